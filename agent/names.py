@@ -1,4 +1,4 @@
-"""Every name that users, dashboards or other programs see, once. They are API: add, never rename."""
+"""Every name that users, dashboards or other programs see. They are API: add, never rename."""
 
 DOMAIN = "dra-agent.io"
 PRODUCT = "dra-node-agent"
@@ -44,7 +44,13 @@ REGISTRATION_NOTIFY = "/pluginregistration.Registration/NotifyRegistrationStatus
 PLUGIN_TYPE = "DRAPlugin"
 # What drivers list in supported_versions -> the gRPC service that kubelet then calls
 PLUGIN_SERVICES = {"v1.DRAPlugin": SERVICE_V1, "v1beta1.DRAPlugin": SERVICE_V1BETA1}
-HEALTH_METHODS = ("/v1.DRAResourceHealth/NodeWatchResources", "/v1alpha1.DRAResourceHealth/NodeWatchResources")
+HEALTH_METHODS = (
+    "/v1.DRAResourceHealth/NodeWatchResources",
+    "/v1alpha1.DRAResourceHealth/NodeWatchResources",
+)
+
+# Answered by the agent itself on every endpoint: the self-dial of /livez
+PING_METHOD = f"/{DOMAIN}.Agent/Ping"
 
 # Span attributes: RPC names of the stable OpenTelemetry conventions 1.45.0, which the Python
 # package does not carry yet; resource claims have no convention, so those are our own.

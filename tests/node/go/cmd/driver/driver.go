@@ -38,6 +38,9 @@ func (d *driver) PrepareResourceClaims(ctx context.Context, claims []*resourceap
 		if callErr != nil {
 			return nil, callErr
 		}
+		if claimErr != nil {
+			devices = nil
+		}
 		results[claim.UID] = kubeletplugin.PrepareResult{Devices: devices, Err: claimErr}
 	}
 	return results, nil

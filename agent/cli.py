@@ -1,0 +1,236 @@
+"""The command `dra-agent`. Mistakes of the user end with exit code 2 and one line for each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn
+
+from agent import __version__
+from agent.core.model import Failure, Surface, Transport
+from agent.core.rules import CODES
+from agent.errors import UserError
+from agent.settings.tree import near
+
+PROGRAM = "dra-agent"
+
+_ABOUT = """\
+Sits between the kubelet and the DRA drivers of a node. A prepare that fails for a passing reason
+is retried inside the same kubelet call; one that can never work is recognised and said in the
+pod's status, with the device, the cause and a hint.
+"""
+
+_EPILOG = """\
+Start here:
+  dra-agent demo                         see it at work, without a cluster
+  dra-agent explain "TEXT OF AN ERROR"   what a driver's error means, and what would be done
+  dra-agent check-config agent.yaml      what a config file means
+
+Settings come from defaults, the file (--config), the environment (DRA_AGENT_...) and flags; later
+wins. Exit codes: 0 done, 1 failed, 2 wrong usage or config.
+"""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Keeps our line breaks, and commands and their meaning on one line."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says mistakes in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    command: Callable[[argparse.Namespace, Mapping[str, str]], int] = args.command
+    try:
+        code = command(args, os.environ)
+        sys.stdout.flush()
+    except UserError as error:
+        for problem in error.problems:
+            print(f"{PROGRAM}: {problem}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of our output has gone, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of all subcommands."""
+    parser = _Parser(prog=PROGRAM, description=_ABOUT, epilog=_EPILOG, formatter_class=_Help)
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_run(commands)
+    _add_demo(commands)
+    _add_explain(commands)
+    check = commands.add_parser(
+        "check-config",
+        help="check a config file and say what it means",
+        description="Check a config file, with the rule files it names and the environment laid "
+        "over it. All problems are printed at once; exit code 2 if there are any.",
+    )
+    check.add_argument("file", metavar="FILE")
+    check.add_argument("--print", action="store_true", help="print the whole effective config")
+    check.set_defaults(command=_check)
+    schema = commands.add_parser(
+        "schema",
+        help="print the JSON Schema of the config file",
+        description="Print the JSON Schema of the config file, for editors and CI.",
+    )
+    schema.set_defaults(command=_schema)
+    return parser
+
+
+def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
+    run = commands.add_parser(
+        "run",
+        help="run the agent on this node",
+        description="Run the agent on this node, until SIGTERM. Needs root, or write access to "
+        "the kubelet's plugin directories.",
+    )
+    where = run.add_argument_group("where it runs")
+    where.add_argument("--node-name", metavar="NAME", help="this node (default: NODE_NAME)")
+    where.add_argument(
+        "--kubelet-root",
+        metavar="DIR",
+        default="/var/lib/kubelet",
+        help="the kubelet's root directory (default: %(default)s)",
+    )
+    where.add_argument("--driver", metavar="DRIVER", help="sidecar: serve this driver alone")
+    where.add_argument("--pod-name", metavar="NAME", help="the agent's pod (default: POD_NAME)")
+    where.add_argument("--pod-namespace", metavar="NS", help="its namespace (POD_NAMESPACE)")
+    where.add_argument("--pod-uid", metavar="UID", help="its UID (POD_UID)")
+    settings = run.add_argument_group("settings", "Each wins over the file and the environment.")
+    settings.add_argument("--config", metavar="FILE", help="config file (default: none)")
+    settings.add_argument(
+        "--mode", metavar="MODE", help="observe: retry and tell; enforce: also act"
+    )
+    settings.add_argument(
+        "--registration",
+        metavar="KIND",
+        help="overlay: register after the drivers; intake: drivers register with the agent",
+    )
+    settings.add_argument(
+        "--kubeconfig", metavar="FILE", help="reach the API server by this file, not as the pod"
+    )
+    settings.add_argument(
+        "--http-listen", metavar="HOST:PORT", help='health, metrics and state; "" for none'
+    )
+    settings.add_argument("--log-level", metavar="LEVEL", help="debug, info, warning or error")
+    settings.add_argument("--log-format", metavar="FORMAT", help="text or json")
+    run.set_defaults(command=_run)
+
+
+def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="see the agent at work: no cluster, no root, no network",
+        description="Show the agent at work with a stand-in kubelet, driver and API server on "
+        "this machine, in about 20 s. Exit code 0 only if all went as told.",
+    )
+    demo.add_argument("--keep", action="store_true", help="leave it running to look at")
+    demo.set_defaults(command=_demo)
+
+
+def _add_explain(commands: argparse._SubParsersAction[_Parser]) -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="say what a driver's error text means",
+        description="Say what a driver's error text means: verdict, culprit, device, hint, and "
+        "what the agent would do about it.",
+    )
+    explain.add_argument("text", metavar="TEXT", help='the error text; "-" reads standard input')
+    explain.add_argument("--driver", default="", help="driver name; its own rules come first")
+    explain.add_argument(
+        "--op", choices=["prepare", "unprepare"], default="prepare", help="(default: prepare)"
+    )
+    explain.add_argument("--code", help="gRPC code of a failed call, such as UNAVAILABLE or 14")
+    explain.add_argument(
+        "--transport",
+        choices=[str(kind) for kind in Transport],
+        help="the call broke in this way, without an answer",
+    )
+    explain.add_argument(
+        "--permanent-error", action="store_true", help="the driver set permanent_error"
+    )
+    explain.add_argument("--json", action="store_true", help="print one JSON object")
+    explain.add_argument("--config", metavar="FILE", help="config file (default: none)")
+    explain.set_defaults(command=_explain)
+
+
+def _run(args: argparse.Namespace, env: Mapping[str, str]) -> int:
+    from agent.commands import run
+
+    return run.run(args, env)
+
+
+def _demo(args: argparse.Namespace, env: Mapping[str, str]) -> int:
+    from agent import demo
+
+    return demo.run(args)
+
+
+def _explain(args: argparse.Namespace, env: Mapping[str, str]) -> int:
+    from agent.commands import explain
+    from agent.settings.load import load
+    from agent.settings.rulefiles import load_rules
+
+    config = load(args.config, env=env)
+    rules = load_rules(config.rules)
+    code = _code(args.code)
+    surface = Surface.CLAIM_ERROR if code is None else Surface.CALL_ERROR
+    failure = Failure(
+        driver=args.driver,
+        operation=args.op,
+        surface=Surface.TRANSPORT if args.transport else surface,
+        text=explain.read_stdin() if args.text == "-" else args.text,
+        code=code,
+        transport=Transport(args.transport) if args.transport else None,
+        permanent_error=args.permanent_error,
+    )
+    print(explain.explain(failure, rules, config, as_json=args.json))
+    return 0
+
+
+def _check(args: argparse.Namespace, env: Mapping[str, str]) -> int:
+    from agent.commands import check
+
+    print(check.check(args.file, env, whole=args.print))
+    return 0
+
+
+def _schema(args: argparse.Namespace, env: Mapping[str, str]) -> int:
+    from agent.settings import docs
+
+    print(docs.schema(), end="")
+    return 0
+
+
+def _code(written: str | None) -> int | None:
+    if written is None:
+        return None
+    name = written.upper().replace("CANCELED", "CANCELLED")
+    if name in CODES:
+        return CODES[name]
+    if written.isascii() and written.isdigit() and int(written) in CODES.values():
+        return int(written)
+    raise UserError(f"--code: unknown gRPC code {written!r}{near(written, list(CODES))}")

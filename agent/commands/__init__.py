@@ -1,0 +1,1 @@
+"""What the subcommands of `dra-agent` do; `agent.cli` reads the command line."""

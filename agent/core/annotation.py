@@ -1,0 +1,181 @@
+"""The JSON of the annotation `dra-agent.io/device-failures`. Format: docs/reporting.md.
+
+Version 1. One entry per device, worst first. It must fit names.ANNOTATION_LIMIT whatever drivers
+say: texts are cut first, then an entry refers to an earlier one (`sameAs`) for what is equal,
+then hints go, and only then devices at the end of the list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from agent import names
+from agent.core.model import DeviceState
+from agent.core.record import DeviceRecord, PodRecord
+from agent.core.text import clean, cut
+
+VERSION = 1
+
+_IDENTITY = ("request", "device", "shareID")  # what differs between entries that share the rest
+_TEXTS = ("cause", "firstError", "lastError", "hint")
+
+
+@dataclass(frozen=True, slots=True)
+class _Squeeze:
+    """One way to make it shorter; the first that fits is taken."""
+
+    text: int  # bytes per text
+    share: bool = False
+    hints: bool = True
+
+
+_SQUEEZES = (
+    _Squeeze(1024),
+    _Squeeze(512),
+    _Squeeze(256),
+    _Squeeze(512, share=True),
+    _Squeeze(256, share=True),
+    _Squeeze(128, share=True, hints=False),
+)
+
+
+def stamp(wall: float) -> str:
+    """Return unix seconds as RFC 3339 in UTC with whole seconds, or "" for 0."""
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if wall else ""
+
+
+def stamp_micro(wall: float) -> str:
+    """Return unix seconds as the API's MicroTime."""
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def entries(record: PodRecord) -> list[dict[str, Any]]:
+    """Return one plain entry per device, uncut, worst first. Also what /debug/state shows."""
+    return [_entry(device) for device in record.devices]
+
+
+def render(
+    record: PodRecord, *, mode: str, outcome: str, reason: str, wall: float, foreign: str = ""
+) -> str:
+    """Return the annotation's value, at most names.ANNOTATION_LIMIT bytes.
+
+    `foreign`: the annotation as it stands, where another agent (a sidecar per driver) knows more
+    of devices that this one was not asked for.
+    """
+    head: dict[str, Any] = {
+        "version": VERSION,
+        "mode": mode,
+        "outcome": outcome,
+        "reason": clean(reason, 512),
+        "writtenAt": stamp_micro(wall),  # a value that differs makes kubelet look at the pod
+    }
+    theirs = {_place(d): d for d in _foreign_entries(foreign)}
+    devices = [
+        theirs.get(_place(d), d) if d["state"] == DeviceState.PENDING else d
+        for d in entries(record)
+    ]
+    for squeeze in _SQUEEZES:
+        short = _squeezed(devices, squeeze)
+        text = _dump({**head, "devices": short})
+        if _fits(text):
+            return text
+    return _dropped(head, short)
+
+
+def _entry(record: DeviceRecord) -> dict[str, Any]:
+    device, history, verdict = record.device, record.history, record.verdict
+    entry: dict[str, Any] = {
+        "claim": device.claim.name,
+        "request": device.request,
+        "driver": device.driver,
+        "pool": device.pool,
+        "device": device.device,
+        "state": str(record.state),
+    }
+    if device.share_id:
+        entry["shareID"] = device.share_id
+    if history is None or not (history.troubled and record.state is not DeviceState.BLOCKED):
+        return entry
+    if device.attributes.get("config"):
+        entry["parametersFrom"] = device.attributes["config"]
+    if record.state is DeviceState.FAILED:
+        entry["cause"] = record.cause
+    if verdict is not None:
+        entry |= {
+            "verdict": str(verdict.kind),
+            "culprit": str(verdict.culprit),
+            "rule": verdict.rule,
+        }
+        if verdict.hint:
+            entry["hint"] = verdict.hint
+    entry |= {
+        "attempts": history.attempts,
+        "firstError": history.first_error,
+        "lastError": history.last_error,
+        "firstTime": stamp(history.first_wall),
+        "lastTime": stamp(history.last_wall),
+        "traceID": history.trace_id,
+    }
+    return entry
+
+
+def _squeezed(devices: Sequence[dict[str, Any]], squeeze: _Squeeze) -> list[dict[str, Any]]:
+    done: list[dict[str, Any]] = []
+    bases: dict[str, int] = {}
+    for device in devices:
+        entry = dict(device)
+        if not squeeze.hints:
+            entry.pop("hint", None)
+        for key in _TEXTS:
+            if key in entry:
+                entry[key] = cut(entry[key], squeeze.text)
+        if squeeze.share:
+            rest = _dump({k: v for k, v in entry.items() if k not in _IDENTITY})
+            base = bases.setdefault(rest, len(done))
+            if base != len(done):
+                first = done[base]
+                entry = {k: entry[k] for k in _IDENTITY if k in entry and entry[k] != first.get(k)}
+                entry["sameAs"] = base
+        done.append(entry)
+    return done
+
+
+def _dropped(head: dict[str, Any], devices: list[dict[str, Any]]) -> str:
+    """Leave out devices from the end, the least bad ones, and say how many."""
+    low, high = 0, len(devices)
+    best = _dump({**head, "devices": [], "omitted": len(devices)})
+    while low < high:
+        middle = (low + high + 1) // 2
+        text = _dump({**head, "devices": devices[:middle], "omitted": len(devices) - middle})
+        if _fits(text):
+            low, best = middle, text
+        else:
+            high = middle - 1
+    return best
+
+
+def _foreign_entries(text: str) -> list[dict[str, Any]]:
+    try:
+        document = json.loads(text) if text else {}
+    except ValueError:
+        return []
+    found = document.get("devices") if isinstance(document, dict) else None
+    if not isinstance(found, list):
+        return []
+    return [d for d in found if isinstance(d, dict) and "sameAs" not in d]
+
+
+def _place(entry: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(entry.get(key) for key in ("claim", "driver", "pool", "device", "shareID"))
+
+
+def _dump(value: Any) -> str:  # noqa: ANN401 - JSON
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _fits(text: str) -> bool:
+    return len(text.encode(errors="surrogatepass")) <= names.ANNOTATION_LIMIT

@@ -1,0 +1,87 @@
+"""The answer to kubelet, made from what each claim has. The driver's shape is kept (rule 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agent.core import wire
+from agent.core.model import ClaimRef, ClaimResult, Metadata, Status, Transport, Verdict
+from agent.core.plan import whole_call_failure
+
+# gRPC codes of answers that the driver never gave; what grpc-go reports in the same case
+_TRANSPORT_CODES = {
+    Transport.REFUSED: 14,
+    Transport.GONE: 14,
+    Transport.RESET: 14,
+    Transport.DEADLINE: 4,
+    Transport.PROTOCOL: 13,
+    Transport.CANCELLED: 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RawAnswer:
+    """A driver's response as it came, and which claims it had been asked for."""
+
+    claims: frozenset[str]
+    body: bytes
+    initial: Metadata = ()
+    trailers: Metadata = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Exactly one of the two is set."""
+
+    body: bytes | None = None
+    status: Status | None = None
+    initial: Metadata = ()
+    trailers: Metadata = ()
+
+
+def prefix(driver: str, verdict: Verdict | None) -> str:
+    """What stands before a driver's text, so that events tell who says what."""
+    if verdict is None:
+        return f"dra-agent: {driver}: "
+    blamed = f"{verdict.culprit}" + (f" {verdict.device}" if verdict.device else "")
+    return f"dra-agent: {driver}: {verdict.kind} ({blamed}): "
+
+
+def compose(
+    driver: str, results: Sequence[tuple[ClaimRef, ClaimResult | None]], raw: RawAnswer | None
+) -> Answer:
+    """Build the answer. `results` are in the call's order; None stands for a claim never asked."""
+    whole = whole_call_failure([result for _, result in results])
+    if whole is not None:
+        return Answer(status=status_of(driver, whole))
+    if raw is not None and all(result is not None and result.ok for _, result in results):
+        asked = {claim.uid for claim, _ in results}
+        if raw.claims == asked and wire.entries(raw.body).keys() == asked:
+            return Answer(raw.body, None, raw.initial, raw.trailers)
+    failed = [claim.name for claim, result in results if result is not None and not result.ok]
+    blocked = f"dra-agent: {driver}: not asked, because of {', '.join(sorted(failed)[:3])}"
+    entries = [(claim.uid, _entry(driver, result, blocked)) for claim, result in results]
+    if raw is None:
+        return Answer(wire.response(entries))
+    return Answer(wire.response(entries, wire.rest(raw.body)), None, raw.initial, raw.trailers)
+
+
+def status_of(driver: str, result: ClaimResult) -> Status:
+    """The status that tells a whole-call failure, details and trailers as the driver sent them."""
+    assert result.failure is not None
+    text = prefix(driver, result.verdict) + result.failure.text
+    if result.status is not None:
+        return replace(result.status, message=text)
+    transport = result.failure.transport or Transport.RESET
+    return Status(_TRANSPORT_CODES[transport], text)
+
+
+def _entry(driver: str, result: ClaimResult | None, blocked: str) -> bytes:
+    if result is None:
+        return wire.with_error(b"", blocked, False)
+    if result.failure is None:
+        return result.entry or b""
+    text = prefix(driver, result.verdict) + result.failure.text
+    permanent = result.verdict is not None and result.verdict.permanent
+    return wire.with_error(result.entry or b"", text, permanent)

@@ -1,0 +1,107 @@
+"""Held verdicts: permanent failures that answer kubelet's repeats without asking the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agent.core.model import ClaimOutcome, ClaimResult, DeviceState
+
+_FOREVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One permanent failure, remembered for (driver, claim UID)."""
+
+    result: ClaimResult  # the failure as it was, shape included
+    expires_at: float  # monotonic; infinite when pinned
+    attempts: int = 1
+    first_error: str = ""
+    first_wall: float = 0.0
+    last_wall: float = 0.0
+
+    @property
+    def pinned(self) -> bool:
+        """True when no clock ends it, only an unprepare, the pod's end or a renewal trigger."""
+        return self.expires_at == _FOREVER
+
+    def outcome(self) -> ClaimOutcome:
+        """The claim's outcome when it is answered from here."""
+        return ClaimOutcome(
+            self.result.claim,
+            DeviceState.FAILED,
+            verdict=self.result.verdict,
+            attempts=self.attempts,
+            first_error=self.first_error,
+            last_error=self.result.failure.text if self.result.failure else "",
+            first_wall=self.first_wall,
+            last_wall=self.last_wall,
+            held=True,
+        )
+
+
+class HeldVerdicts:
+    """All held verdicts of the agent. The hold doubles each time the same claim fails anew."""
+
+    def __init__(self, hold: float, hold_max: float) -> None:
+        self._hold = hold
+        self._hold_max = hold_max
+        self._held: dict[tuple[str, str], Held] = {}
+        self._times: dict[tuple[str, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, driver: str, uid: str, now: float) -> Held | None:
+        """The verdict that answers for this claim, None when none holds."""
+        held = self._held.get((driver, uid))
+        if held is None:
+            return None
+        if held.expires_at <= now:
+            del self._held[driver, uid]
+            return None
+        return held
+
+    def put(self, result: ClaimResult, outcome: ClaimOutcome, now: float) -> Held:
+        """Hold a permanent failure; returns what is held."""
+        assert result.failure is not None
+        key = (result.failure.driver, result.claim.uid)
+        times = self._times.get(key, 0)
+        self._times[key] = times + 1
+        held = Held(
+            result,
+            now + min(self._hold_max, self._hold * 2.0 ** min(times, 30)),
+            outcome.attempts,
+            outcome.first_error,
+            outcome.first_wall,
+            outcome.last_wall,
+        )
+        self._held[key] = held
+        return held
+
+    def pin(self, driver: str, uid: str) -> bool:
+        """Let no clock end it. False when nothing is held."""
+        held = self._held.get((driver, uid))
+        if held is None:
+            return False
+        self._held[driver, uid] = replace(held, expires_at=_FOREVER)
+        return True
+
+    def drop_claim(self, uid: str) -> int:
+        """Forget a claim for all drivers (unprepare, end of its pod); returns how many went."""
+        for key in [key for key in self._times if key[1] == uid]:
+            del self._times[key]
+        return self._drop([key for key in self._held if key[1] == uid])
+
+    def drop_driver(self, driver: str) -> int:
+        """Forget a driver's verdicts (renewal trigger); returns how many went."""
+        return self._drop([key for key in self._held if key[0] == driver])
+
+    def of_driver(self, driver: str) -> int:
+        """How many verdicts are held for a driver."""
+        return sum(1 for key in self._held if key[0] == driver)
+
+    def _drop(self, keys: list[tuple[str, str]]) -> int:
+        for key in keys:
+            del self._held[key]
+        return len(keys)

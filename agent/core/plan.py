@@ -1,0 +1,250 @@
+"""One prepare call of kubelet as a state machine: what to do next, given everything seen so far.
+
+The proxy asks `next`, performs the step and reports with `attempt_ended`. Rules 4, 7, 8 and 10 of
+the design live here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.core.held import Held
+from agent.core.model import ClaimOutcome, ClaimRef, ClaimResult, DeviceState, Kind, Surface
+
+_RESERVE = 0.5  # seconds left to hand the answer to kubelet before its deadline
+_RESERVE_SHARE = 0.05  # of the call's whole time, where that is less (tests, other callers)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """All periods in seconds."""
+
+    initial_delay: float = 0.25
+    max_delay: float = 5.0
+    jitter: float = 0.5
+    margin: float = 3.0
+    ambiguous_attempts: int = 4
+    ambiguous_time: float = 5.0
+    absence_hold: float = 10.0
+
+    def delay(self, failures: int, jitter: float) -> float:
+        """Wait after the n-th failed round (n >= 1); `jitter` is uniform in [0, 1)."""
+        full = min(self.max_delay, self.initial_delay * 2.0 ** min(failures - 1, 30))
+        return full * (1.0 - self.jitter * jitter)
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Ask the driver for these claims; give up after `timeout` seconds."""
+
+    claims: tuple[ClaimRef, ...]
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing for `seconds`; end early when the driver connects, if so asked."""
+
+    seconds: float
+    until_connected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer kubelet now with what each claim has."""
+
+    results: tuple[ClaimResult | None, ...]  # in the call's order; None: never asked
+    reason: str
+
+
+Step = Forward | Wait | Reply
+
+
+@dataclass(slots=True)
+class _Track:
+    claim: ClaimRef
+    result: ClaimResult | None = None
+    attempts: int = 0
+    first_error: str = ""
+    first_wall: float = 0.0
+    last_wall: float = 0.0
+    first_failed_at: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return self.result is not None and self.result.ok
+
+
+class Plan:
+    """State of one call. `deadline` and every `now` are seconds of one monotonic clock."""
+
+    def __init__(
+        self,
+        claims: Sequence[ClaimRef],
+        *,
+        arrived_at: float,
+        deadline: float,
+        policy: RetryPolicy,
+        held: Mapping[str, Held],
+        previous: Mapping[str, str],
+    ) -> None:
+        """`held` and `previous` (last error text of the call before) are keyed by claim UID."""
+        self._tracks = {claim.uid: _Track(claim) for claim in claims}
+        self._order = tuple(claims)
+        self._policy = policy
+        self._held = {uid: value for uid, value in held.items() if uid in self._tracks}
+        self._previous = previous
+        reserve = min(_RESERVE, _RESERVE_SHARE * max(0.0, deadline - arrived_at))
+        self._last_answer = deadline - reserve
+        self._last_start = deadline - max(policy.margin, reserve)
+        self._rounds = 0
+        self._not_before = arrived_at
+        self._cancelled = ""
+        self._at_once = False
+
+    def cancel(self, reason: str, *, at_once: bool = True) -> None:
+        """No retry begins any more; the call is answered with what it has.
+
+        Without `at_once` a call that was not tried yet gets its one attempt.
+        """
+        self._cancelled = self._cancelled or reason
+        self._at_once = self._at_once or at_once
+
+    def next(self, now: float, jitter: float, away_since: float | None) -> Step:
+        """Decide. `away_since` is when the driver was lost, None while it is connected."""
+        reason = self._why_reply(now)
+        if reason:
+            return self._reply(reason)
+        if self._not_before > now and away_since is None:
+            return Wait(self._not_before - now)
+        if away_since is not None:
+            return self._wait_for_driver(now, away_since)
+        if self._rounds and self._not_before == 0.0:
+            self._not_before = now + self._policy.delay(self._rounds, jitter)
+            if self._not_before >= self._last_start:
+                return self._reply("no time left for another attempt")
+            return Wait(self._not_before - now)
+        return Forward(self._pending(), max(0.0, self._last_answer - now))
+
+    def attempt_ended(self, results: Iterable[ClaimResult], now: float, wall: float) -> None:
+        """Take in what one round of attempts brought."""
+        self._rounds += 1
+        self._not_before = 0.0  # the next call of `next` draws the wait
+        for result in results:
+            track = self._tracks[result.claim.uid]
+            track.result = result
+            track.attempts += 1
+            if result.failure is not None:
+                if not track.first_wall:
+                    track.first_error = result.failure.text
+                    track.first_wall = wall
+                track.first_failed_at = track.first_failed_at or now
+                track.last_wall = wall
+
+    def driver_away(self, results: Iterable[ClaimResult], wall: float) -> None:
+        """Note for claims never asked yet why they wait; not an attempt."""
+        for result in results:
+            track = self._tracks[result.claim.uid]
+            if track.result is None and result.failure is not None:
+                track.result = result
+                track.first_error = result.failure.text
+                track.first_wall = track.last_wall = wall
+
+    @property
+    def unasked(self) -> tuple[ClaimRef, ...]:
+        """Claims that have no result of any kind."""
+        return tuple(claim for claim in self._order if self._tracks[claim.uid].result is None)
+
+    def outcomes(self) -> tuple[ClaimOutcome, ...]:
+        """How each claim stands, in the call's order."""
+        return tuple(self._outcome(self._tracks[claim.uid]) for claim in self._order)
+
+    @property
+    def failed_before(self) -> bool:
+        """True when any attempt failed."""
+        return any(track.first_wall for track in self._tracks.values())
+
+    def _why_reply(self, now: float) -> str:
+        if self._held:
+            return "held verdict"
+        if all(track.ok for track in self._tracks.values()):
+            return "all claims prepared"
+        if self._cancelled and (self._at_once or self._rounds):
+            return self._cancelled
+        for track in self._tracks.values():
+            reason = self._final(track, now)
+            if reason:
+                return reason
+        if now >= self._last_start and self._rounds:
+            return "no time left for another attempt"
+        return ""
+
+    def _final(self, track: _Track, now: float) -> str:
+        """Why this claim will not be asked again within this call; empty when it may be."""
+        if track.result is None or track.result.verdict is None:
+            return ""
+        verdict, failure = track.result.verdict, track.result.failure
+        if verdict.permanent:
+            return "permanent failure"
+        if verdict.single_attempt:
+            return "the driver must not be asked twice"
+        if verdict.kind is Kind.AMBIGUOUS:
+            if track.attempts >= self._policy.ambiguous_attempts:
+                return "unknown failure, attempts used up"
+            if now - track.first_failed_at >= self._policy.ambiguous_time:
+                return "unknown failure, time used up"
+            if failure is not None and self._previous.get(track.claim.uid) == failure.text:
+                return "unknown failure, same as in the previous call"
+        return ""
+
+    def _wait_for_driver(self, now: float, away_since: float) -> Step:
+        ends = min(away_since + self._policy.absence_hold, self._last_start)
+        if now >= ends or self._cancelled:
+            return self._reply("driver away")
+        self._not_before = now  # once it is back it is asked at once, without a wait
+        return Wait(ends - now, until_connected=True)
+
+    def _pending(self) -> tuple[ClaimRef, ...]:
+        return tuple(claim for claim in self._order if not self._tracks[claim.uid].ok)
+
+    def _reply(self, reason: str) -> Reply:
+        return Reply(tuple(self._result(claim) for claim in self._order), reason)
+
+    def _result(self, claim: ClaimRef) -> ClaimResult | None:
+        held = self._held.get(claim.uid)
+        return held.result if held is not None else self._tracks[claim.uid].result
+
+    def _outcome(self, track: _Track) -> ClaimOutcome:
+        held = self._held.get(track.claim.uid)
+        if held is not None:
+            return held.outcome()
+        result = track.result
+        if result is None:
+            return ClaimOutcome(track.claim, DeviceState.BLOCKED)
+        return ClaimOutcome(
+            track.claim,
+            DeviceState.PREPARED if result.ok else DeviceState.FAILED,
+            verdict=result.verdict,
+            attempts=track.attempts,
+            first_error=track.first_error,
+            last_error=result.failure.text if result.failure else "",
+            first_wall=track.first_wall,
+            last_wall=track.last_wall,
+        )
+
+
+def whole_call_failure(results: Sequence[ClaimResult | None]) -> ClaimResult | None:
+    """The failure that makes the whole answer a gRPC status, if there is one.
+
+    The driver's shape is kept: a call error stays one, even where siblings had succeeded in an
+    earlier attempt, for kubelet then asks for all of them again (drivers must be idempotent).
+    """
+    for result in results:
+        if (
+            result is not None
+            and result.failure
+            and result.failure.surface is not Surface.CLAIM_ERROR
+        ):
+            return result
+    return None

@@ -1,0 +1,77 @@
+"""Writes for a terminal of 100 columns; colour only on a terminal, never under NO_COLOR."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from agent import names
+from agent.core.text import clean
+from agent.demo.store import Object
+from agent.demo.timeline import CREATED, RUNNING, Entry
+
+WIDTH = 100
+CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+TABLE = (("device", 10), ("state", 10), ("verdict", 11), ("culprit", 12), ("attempts", 9))
+
+
+class Printer:
+    """Prints to one stream."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._colour = self._stream.isatty() and not os.environ.get("NO_COLOR")
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """One line, cut at the width."""
+        text = text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+        if style and self._colour:
+            text = f"\x1b[{CODES[style]}m{text}\x1b[0m"
+        print(text, file=self._stream, flush=True)
+
+    def paragraph(self, text: str, indent: int = 0, style: str = "") -> None:
+        """Text, wrapped."""
+        space = " " * indent
+        for line in textwrap.wrap(text, WIDTH, initial_indent=space, subsequent_indent=space):
+            self.line(line, style)
+
+    def timeline(self, title: str, entries: Sequence[Entry]) -> None:
+        """Entries with seconds since the first `created`; what came before is shown negative."""
+        start = next(entry.wall for entry in entries if entry.what == CREATED)
+        self.line(f"   {title}", "bold")
+        for entry in entries:
+            what = clean(entry.what, 400)
+            lines = textwrap.wrap(what, WIDTH - 26) or [""]
+            good, bad = what == RUNNING or what.endswith("works"), "fail" in what.lower()
+            style = "green" if good else "red" if bad else ""
+            self.line(f"   {entry.wall - start:8.2f} s   {entry.who:<8} {lines[0]}", style)
+            for more in lines[1:]:
+                self.line(" " * 23 + more, style)
+
+    def pod(self, pod: Object) -> None:
+        """What the pod's own status says: phase, conditions, the table of its devices."""
+        status = pod["status"]
+        words = (status.get(key, "") for key in ("phase", "reason"))
+        self.line("   the pod's own status", "bold")
+        self.line(f"      phase      {' / '.join(filter(None, words))}")
+        for condition in status.get("conditions") or []:
+            if not condition["type"].startswith(names.DOMAIN):
+                continue
+            reason = condition.get("reason", "")
+            self.line(f"      condition  {condition['type']}={condition['status']} ({reason})")
+            self.paragraph(clean(condition.get("message", ""), 4096), 17)
+        annotation = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_FAILURES)
+        if annotation:
+            self.line(f"      annotation {names.ANNOTATION_FAILURES}")
+            self._devices(json.loads(annotation)["devices"])
+
+    def _devices(self, devices: Sequence[dict[str, Any]]) -> None:
+        head = "".join(f"{name:<{width}}" for name, width in TABLE)
+        self.line(f"         {head}cause", "dim")
+        for device in devices:
+            cells = "".join(f"{device.get(name, '-')!s:<{width}}" for name, width in TABLE)
+            self.line(f"         {cells}{str(device.get('cause', '-')).rpartition(': ')[2]}")

@@ -1,0 +1,129 @@
+"""Registration sockets of drivers: found at once by inotify, and by a slow rescan.
+
+Each look at the directory is whole, so an event that was lost costs time but nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from asyncinotify import Inotify, Mask
+
+from agent.core import paths
+from agent.errors import UserError
+
+# Unlike kubelet's watcher we need no other event: it too knows only "made" and "removed"
+# (fsnotify Create covers a move into the directory).
+_MASK = Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.MOVED_FROM | Mask.ONLYDIR
+_GONE = Mask.IGNORED | Mask.DELETE_SELF | Mask.MOVE_SELF
+# One burst (a driver binds, unlinks, binds) is one look.
+_SETTLE = 0.01
+
+
+class Identity(NamedTuple):
+    """Tells a socket from its successor at the same path: inode numbers are soon used again."""
+
+    device: int
+    inode: int
+    ctime_ns: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Found:
+    """One socket in the registry that may be a driver's."""
+
+    path: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the directory holds, sorted by path."""
+
+    found: tuple[Found, ...]
+    first: bool = False  # what was there before us
+
+
+def identity_of(path: str) -> Identity | None:
+    """Identity of the socket at `path`; None when there is no socket."""
+    try:
+        info = os.stat(path)  # follows links, as kubelet does
+    except OSError:
+        return None
+    if not stat.S_ISSOCK(info.st_mode):
+        return None
+    return Identity(info.st_dev, info.st_ino, info.st_ctime_ns)
+
+
+def scan(directory: str) -> tuple[Found, ...]:
+    """List drivers' registration sockets, sorted: not ours, no dot files, nothing else.
+
+    Raises UserError when the directory cannot be read.
+    """
+    try:
+        entries = os.listdir(directory)
+    except OSError as error:
+        raise _missing(directory, error) from error
+    found = []
+    for name in sorted(entries):
+        if name.startswith(".") or paths.is_ours(name):
+            continue
+        path = os.path.join(directory, name)
+        identity = identity_of(path)
+        if identity is not None:
+            found.append(Found(path, identity))
+    return tuple(found)
+
+
+def changes(
+    known: Mapping[str, Identity], found: tuple[Found, ...]
+) -> tuple[tuple[str, ...], tuple[Found, ...]]:
+    """Return (paths that left, sockets that appeared); one made anew is in both."""
+    now = {one.path: one.identity for one in found}
+    left = tuple(sorted(path for path, identity in known.items() if now.get(path) != identity))
+    appeared = tuple(one for one in found if known.get(one.path) != one.identity)
+    return left, appeared
+
+
+async def snapshots(directory: str, *, rescan: float) -> AsyncIterator[Snapshot]:
+    """Yield the directory's sockets now, after every change, and every `rescan` seconds.
+
+    Raises UserError when the directory is missing or goes away.
+    """
+    with Inotify() as inotify:
+        try:
+            inotify.add_watch(directory, _MASK)
+        except OSError as error:
+            raise _missing(directory, error) from error
+        yield Snapshot(scan(directory), first=True)
+        while True:
+            await _changed(inotify, rescan)
+            yield Snapshot(scan(directory))
+
+
+async def _changed(inotify: Inotify, rescan: float) -> None:
+    """Wait for an event that could matter, or for the rescan."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + rescan
+    try:
+        async with asyncio.timeout_at(until):
+            while True:
+                event = await inotify.get()
+                name = str(event.name or "")
+                if event.mask & (_GONE | Mask.Q_OVERFLOW) or not paths.is_ours(name):
+                    break
+    except TimeoutError:
+        return
+    await asyncio.sleep(_SETTLE)
+
+
+def _missing(directory: str, error: OSError) -> UserError:
+    return UserError(
+        f"{directory}: cannot watch the directory in which drivers register: {error.strerror}. "
+        "Is the kubelet root right (--kubelet-root), and mounted into the agent's container?"
+    )

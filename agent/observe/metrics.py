@@ -1,0 +1,229 @@
+"""Prometheus metrics. The only import of prometheus_client.
+
+Label keys are those of kubelet's `dra_grpc_operations_duration_seconds`, so that one query joins
+both sides. Label values are closed sets: never a pod, namespace, claim, device or error text.
+A driver's series exist from the moment it is known and go when it goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+import agent
+from agent.core.model import Verdict
+from agent.observe import methods
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_PREFIX = "dra_agent"
+_DRIVER = "driver_name"
+_CALL = (_DRIVER, "method_name", "grpc_status_code")
+# A healthy call takes a millisecond, a held one up to kubelet's 45 s deadline.
+_CALL_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 40, 45)
+_KUBE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 5)
+
+
+def _registry() -> CollectorRegistry:
+    """A registry with what every program tells about itself."""
+    registry = CollectorRegistry(auto_describe=True)
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    build = Gauge(f"{_PREFIX}_build_info", "Constant 1.", ("version", "python"), registry=registry)
+    build.labels(agent.__version__, platform.python_version()).set(1)
+    return registry
+
+
+class Metrics:
+    """All metrics of one agent, in a registry of its own. No method raises or blocks."""
+
+    def __init__(self) -> None:
+        self.registry = registry = _registry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"{_PREFIX}_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"{_PREFIX}_{name}", text, labels, registry=registry)
+
+        self._calls = Histogram(
+            f"{_PREFIX}_grpc_operations_duration_seconds",
+            "Calls kubelet made to the agent, retries included.",
+            _CALL,
+            buckets=_CALL_BUCKETS,
+            registry=registry,
+        )
+        self._inflight = gauge(
+            "requests_inflight", "Calls of kubelet not answered yet.", _DRIVER, "method_name"
+        )
+        self._attempts = counter(
+            "upstream_attempts_total", "Calls the agent made to the driver.", *_CALL
+        )
+        self._waits = counter(
+            "retry_wait_seconds_total", "Time spent waiting between attempts.", _DRIVER
+        )
+        self._verdicts = counter(
+            "claim_verdicts_total",
+            "Failures judged, per claim and attempt.",
+            *(_DRIVER, "verdict", "culprit", "rule"),
+        )
+        self._up = gauge("driver_up", "1: an instance of the driver is connected.", _DRIVER)
+        self._registered = gauge("registered", "1: kubelet registered the agent.", _DRIVER)
+        self._renewals = counter(
+            "registration_renewals_total", "New generations, by what made them.", _DRIVER, "reason"
+        )
+        self._bypasses = counter(
+            "bypassed_prepares_total", "Pods started with a prepare not seen.", _DRIVER
+        )
+        self._held = gauge("held_verdicts", "Permanent verdicts that answer repeats.", _DRIVER)
+        self._reports = counter(
+            "reports_total", "Writes to the API server, by kind.", "kind", "result"
+        )
+        self._queue = gauge("report_queue_length", "Facts waiting to be written.")
+        self._dropped = counter("reports_dropped_total", "Facts dropped from a full queue.")
+        self._kube = Histogram(
+            f"{_PREFIX}_kube_request_duration_seconds",
+            "Requests to the API server.",
+            ("verb", "resource", "code"),
+            buckets=_KUBE_BUCKETS,
+            registry=registry,
+        )
+        self._lag = Histogram(
+            f"{_PREFIX}_event_loop_lag_seconds",
+            "How late a timer of the event loop came.",
+            buckets=_LAG_BUCKETS,
+            registry=registry,
+        )
+        self._known: set[str] = set()
+        self._gone: set[str] = set()
+
+    def driver_known(self, driver: str) -> None:
+        """Make a driver's series, all zero, before its first call."""
+        self._gone.discard(driver)
+        if driver in self._known:
+            return
+        self._known.add(driver)
+        for method in (methods.PREPARES[0], methods.UNPREPARES[0]):
+            self._calls.labels(driver, method, "OK")
+            self._attempts.labels(driver, method, "OK")
+            self._inflight.labels(driver, method)
+        for metric in (self._waits, self._up, self._registered, self._bypasses, self._held):
+            metric.labels(driver)
+
+    def driver_gone(self, driver: str) -> None:
+        """Remove a driver's series; what still ends for it is not counted any more."""
+        self._known.discard(driver)
+        self._gone.add(driver)
+        for metric in (
+            *(self._calls, self._inflight, self._attempts, self._waits, self._verdicts),
+            *(self._up, self._registered, self._renewals, self._bypasses, self._held),
+        ):
+            metric.remove_by_labels({_DRIVER: driver})
+
+    def _counts(self, driver: str) -> bool:
+        if driver in self._known:
+            return True
+        if driver in self._gone:
+            return False
+        self.driver_known(driver)
+        return True
+
+    def call_started(self, driver: str, method: str) -> None:
+        """Kubelet called; `method` is `/pkg.Service/Method`. Ends with `call_ended`."""
+        if self._counts(driver):
+            self._inflight.labels(driver, methods.method_label(method)).inc()
+
+    def call_ended(self, driver: str, method: str, code: int, seconds: float) -> None:
+        """Kubelet was answered with a gRPC status number."""
+        if self._counts(driver):
+            label = methods.method_label(method)
+            self._inflight.labels(driver, label).dec()
+            self._calls.labels(driver, label, methods.go_code(code)).observe(seconds)
+
+    def attempt(self, driver: str, method: str, code: int) -> None:
+        """One call to the driver ended; no answer at all counts as UNAVAILABLE (14)."""
+        if self._counts(driver):
+            label = methods.method_label(method)
+            self._attempts.labels(driver, label, methods.go_code(code)).inc()
+
+    def retry_wait(self, driver: str, seconds: float) -> None:
+        """A wait between two attempts is over."""
+        if self._counts(driver):
+            self._waits.labels(driver).inc(max(0.0, seconds))
+
+    def verdict(self, driver: str, verdict: Verdict) -> None:
+        """A claim's failure was judged."""
+        if self._counts(driver):
+            self._verdicts.labels(
+                driver, verdict.kind.value, verdict.culprit.value, verdict.rule
+            ).inc()
+
+    def driver_up(self, driver: str, up: bool) -> None:
+        """Whether an instance of the driver is connected."""
+        self.driver_known(driver)
+        self._up.labels(driver).set(up)
+
+    def registered(self, driver: str, registered: bool) -> None:
+        """Whether kubelet holds a registration of ours for the driver."""
+        self.driver_known(driver)
+        self._registered.labels(driver).set(registered)
+
+    def renewal(self, driver: str, reason: str) -> None:
+        """A new generation was made; `reason` is one word of a closed set."""
+        if self._counts(driver):
+            self._renewals.labels(driver, reason).inc()
+
+    def bypass(self, driver: str) -> None:
+        """A pod started and its prepare did not pass us."""
+        if self._counts(driver):
+            self._bypasses.labels(driver).inc()
+
+    def held(self, driver: str, n: int) -> None:
+        """How many verdicts are held for the driver now."""
+        if self._counts(driver):
+            self._held.labels(driver).set(n)
+
+    def report(self, kind: str, result: str) -> None:
+        """A write to the API server ended; kind `condition`, `event`, `fail`, …."""
+        self._reports.labels(kind, result).inc()
+
+    def report_queue(self, n: int) -> None:
+        """Facts waiting to be written."""
+        self._queue.set(n)
+
+    def report_dropped(self) -> None:
+        """A fact was dropped because the queue was full."""
+        self._dropped.inc()
+
+    def kube_request(self, verb: str, resource: str, code: int, seconds: float) -> None:
+        """One request to the API server; code 0: no answer."""
+        self._kube.labels(verb, resource, str(code)).observe(seconds)
+
+    def loop_lag(self, seconds: float) -> None:
+        """A timer came this late."""
+        self._lag.observe(max(0.0, seconds))
+
+    async def watch_loop(self, interval: float = 1.0) -> None:
+        """Measure the event loop's lag until cancelled; one task of the app."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + interval
+            await asyncio.sleep(interval)
+            self.loop_lag(loop.time() - due)
+
+    def render(self) -> bytes:
+        """The exposition in text format, to be sent as CONTENT_TYPE."""
+        return generate_latest(self.registry)

@@ -1,0 +1,1 @@
+"""Runs the pure plan against drivers: the agent's side of every call kubelet makes."""

@@ -1,0 +1,100 @@
+"""One attempt: sends claims to the driver and judges what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agent.core import wire
+from agent.core.answer import RawAnswer
+from agent.core.model import ClaimRef, ClaimResult, Failure, Surface, Transport
+from agent.errors import TransportError
+from agent.node.link import Link
+from agent.observe.tracing import CallSpan
+from agent.proxy.context import Context
+from agent.proxy.flights import Attempt
+from agent.rpc.call import UNAVAILABLE, Answer, Request
+
+NOBODY = "no instance of the driver is connected"
+
+
+class Sender:
+    """Makes the attempts of one call."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        link: Link,
+        request: Request,
+        claims: Sequence[ClaimRef],
+        span: CallSpan,
+    ) -> None:
+        self._ctx = ctx
+        self._link = link
+        self._request = request
+        self._asked = len(claims)
+        self._span = span
+        self._number = 0
+
+    async def send(self, timeout: float, claims: tuple[ClaimRef, ...]) -> Attempt:
+        """Ask the driver once. Nothing that driver or connection do raises."""
+        self._number += 1
+        request, name = self._request, self._link.name
+        channel = self._link.pick(request.method.strip("/").rpartition("/")[0])
+        span = self._span.attempt(self._number, claims, channel.path if channel else "")
+        got: Answer | None = None
+        kind = ""
+        try:
+            if channel is None:
+                raise TransportError(Transport.GONE, NOBODY, sent=False)
+            body = request.body
+            if len(claims) != self._asked:
+                body = wire.subset(body, {claim.uid for claim in claims})
+            got = await channel.unary(
+                request.method, body, metadata=request.metadata, timeout=timeout
+            )
+            results = self._judge(claims, got)
+        except TransportError as error:
+            kind, results = error.kind, self.failed(claims, error.kind, error.text)
+        except wire.WireError as error:
+            kind, results = Transport.PROTOCOL, self.failed(claims, Transport.PROTOCOL, str(error))
+        code = None if got is None else got.status.code if got.status else 0
+        bad = next((result for result in results if result.failure), None)
+        text = bad.failure.text if bad and bad.failure else ""
+        span.end(code, text, bad.verdict if bad else None, error_type=kind)
+        self._ctx.metrics.attempt(name, request.method, UNAVAILABLE if code is None else code)
+        raw = None
+        if got is not None and got.body is not None:
+            uids = frozenset(claim.uid for claim in claims)
+            raw = RawAnswer(uids, got.body, got.initial, got.trailers)
+        return Attempt({result.claim.uid: result for result in results}, raw)
+
+    def failed(self, claims: Iterable[ClaimRef], kind: Transport, text: str) -> list[ClaimResult]:
+        """Results of claims for which no answer came."""
+        failure = Failure(self._link.name, "prepare", Surface.TRANSPORT, text, transport=kind)
+        return self._all(claims, failure, None)
+
+    def _judge(self, claims: Iterable[ClaimRef], got: Answer) -> list[ClaimResult]:
+        name = self._link.name
+        if got.status is not None:
+            text, code = got.status.message, got.status.code
+            return self._all(claims, Failure(name, "prepare", Surface.CALL_ERROR, text, code), got)
+        entries = wire.entries(got.body or b"")
+        results = []
+        for claim in claims:
+            entry = entries.get(claim.uid)
+            if entry is not None and not entry.error:
+                results.append(ClaimResult(claim, entry=entry.raw))
+                continue
+            text = entry.error if entry else "the driver's answer has no entry for this claim"
+            explicit = entry is not None and entry.permanent_error
+            failure = Failure(name, "prepare", Surface.CLAIM_ERROR, text, permanent_error=explicit)
+            raw = entry.raw if entry else None
+            results.append(ClaimResult(claim, raw, failure, self._ctx.rules.classify(failure)))
+        return results
+
+    def _all(
+        self, claims: Iterable[ClaimRef], failure: Failure, got: Answer | None
+    ) -> list[ClaimResult]:
+        verdict = self._ctx.rules.classify(failure)
+        status = got.status if got else None
+        return [ClaimResult(claim, None, failure, verdict, status) for claim in claims]

@@ -1,0 +1,159 @@
+"""The handlers that a link's endpoint serves, and what the reporter may ask of the calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+from agent import names
+from agent.core import wire
+from agent.core.model import ClaimRef, Status
+from agent.errors import TransportError
+from agent.observe import logs
+from agent.proxy.attempt import NOBODY
+from agent.proxy.context import Context
+from agent.proxy.prepare import PrepareCall
+from agent.proxy.unprepare import unprepare
+from agent.rpc.call import (
+    CANCELLED,
+    INTERNAL,
+    UNAVAILABLE,
+    Answer,
+    Handler,
+    Request,
+    ServerStream,
+    StreamHandler,
+)
+
+if TYPE_CHECKING:
+    from agent.node.link import Link
+
+_PREPARES = {f"/{service}/{names.PREPARE}" for service in names.PLUGIN_SERVICES.values()}
+_UNPREPARES = {f"/{service}/{names.UNPREPARE}" for service in names.PLUGIN_SERVICES.values()}
+
+
+def _nobody(link: Link) -> Status:
+    return Status(UNAVAILABLE, f"dra-agent: {link.name}: {NOBODY}")
+
+
+class Proxy:
+    """All calls of all links. Satisfies node's `Handlers` and report's `CallsPort`."""
+
+    def __init__(self, ctx: Context, links: Callable[[], Iterable[Link]]) -> None:
+        self._ctx = ctx
+        self._links = links
+
+    def unary(self, link: Link) -> Callable[[str], Handler | None]:
+        """Handler of a method the agent understands; None: relay the bytes."""
+
+        async def prepare(request: Request) -> Answer:
+            return await self._counted(link, request, self._prepare)
+
+        async def unprepare_(request: Request) -> Answer:
+            return await self._counted(link, request, self._unprepare)
+
+        async def ping(_: Request) -> Answer:
+            return Answer(b"")
+
+        table: dict[str, Handler] = {names.PING_METHOD: ping}
+        table |= dict.fromkeys(_PREPARES, prepare) | dict.fromkeys(_UNPREPARES, unprepare_)
+        return table.get
+
+    def stream(self, link: Link) -> StreamHandler:
+        """Relay of every other method to the instance kubelet would pick."""
+
+        async def relay(stream: ServerStream) -> None:
+            channel = link.pick(stream.method.strip("/").rpartition("/")[0])
+            if channel is None:
+                await stream.end(_nobody(link))
+                return
+            await channel.relay(stream.method, stream)
+
+        return relay
+
+    async def _counted(
+        self, link: Link, request: Request, handle: Callable[[Link, Request], Awaitable[Answer]]
+    ) -> Answer:
+        metrics, loop = self._ctx.metrics, asyncio.get_running_loop()
+        began, code = loop.time(), CANCELLED
+        metrics.call_started(link.name, request.method)
+        logs.bind(op=logs.new_op_id(), driver=link.name)
+        try:
+            answer = await handle(link, request)
+            code = answer.status.code if answer.status else 0
+            return answer
+        except Exception:
+            code = INTERNAL
+            raise
+        finally:
+            metrics.call_ended(link.name, request.method, code, loop.time() - began)
+
+    async def _prepare(self, link: Link, request: Request) -> Answer:
+        try:
+            call = PrepareCall(self._ctx, link, request)
+        except wire.WireError:
+            return await self._as_is(link, request)
+        return await call.run()
+
+    async def _unprepare(self, link: Link, request: Request) -> Answer:
+        try:
+            return await unprepare(self._ctx, link, request)
+        except wire.WireError:
+            return await self._as_is(link, request)
+
+    async def _as_is(self, link: Link, request: Request) -> Answer:
+        """A request we cannot read is the driver's to refuse."""
+        channel = link.pick(request.method.strip("/").rpartition("/")[0])
+        left = (request.deadline or 0.0) - asyncio.get_running_loop().time()
+        try:
+            if channel is None:
+                return Answer(None, _nobody(link))
+            return await channel.unary(
+                request.method, request.body, metadata=request.metadata, timeout=left
+            )
+        except TransportError as error:
+            return Answer(None, Status(UNAVAILABLE, f"dra-agent: {error.text}"))
+
+    # What the reporter and the registry ask
+
+    def in_flight(self, claim_uids: Iterable[str]) -> bool:
+        """True while kubelet waits for a prepare of any of these claims."""
+        uids = set(claim_uids)
+        return any(uids & call.uids for call in self._ctx.live)
+
+    def pin(self, driver: str, claim_uid: str) -> None:
+        """Let no clock end a held verdict."""
+        self._ctx.held.pin(driver, claim_uid)
+
+    def holding(self, driver: str, claim_uid: str) -> bool:
+        """True while a held verdict answers for this claim."""
+        now = asyncio.get_running_loop().time()
+        return self._ctx.held.get(driver, claim_uid, now) is not None
+
+    def served_drivers(self) -> frozenset[str]:
+        """Names of the drivers whose calls come through here."""
+        return frozenset(link.name for link in self._links() if link.registered)
+
+    def passed(self, namespace: str, name: str) -> bool:
+        """True when a prepare of this claim went through here and worked."""
+        return (namespace, name) in self._ctx.passed
+
+    def pod_deleting(self, claims: Iterable[ClaimRef]) -> None:
+        """Kubelet's deletion of a pod waits for its prepare call: end the retries."""
+        self._ctx.cancel_retries([claim.uid for claim in claims], "the pod is being deleted")
+
+    def forget(self, claims: Iterable[ClaimRef]) -> None:
+        """The pod is gone."""
+        self._ctx.forget(claims)
+
+    def trigger(self, driver: str) -> None:
+        """A renewal trigger: the next call decides afresh."""
+        if self._ctx.held.drop_driver(driver):
+            self._ctx.metrics.held(driver, 0)
+
+    def stop_retrying(self) -> None:
+        """SIGTERM: calls in flight get their answer, new ones get one attempt."""
+        self._ctx.stopping = True
+        for call in self._ctx.live:
+            call.cancel("the agent is stopping", at_once=False)

@@ -1,0 +1,96 @@
+"""Runs one NodeUnprepareResources call: always forwarded once, never answered for the driver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from agent.core import wire
+from agent.core.model import ClaimOutcome, ClaimRef, DeviceState, Status
+from agent.errors import TransportError
+from agent.node.link import Link
+from agent.observe.tracing import CallSpan
+from agent.proxy import calllog
+from agent.proxy.attempt import NOBODY
+from agent.proxy.context import Context
+from agent.rpc.call import UNAVAILABLE, Answer, Request, status_of
+
+_NO_DEADLINE = 45.0  # seconds, for callers that send none
+_RESERVE = 0.5  # seconds left to hand the answer back
+
+
+async def unprepare(ctx: Context, link: Link, request: Request) -> Answer:
+    """Forward it after the claim's prepare in flight has landed (rule 9). WireError: not ours."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    deadline = request.deadline or began + _NO_DEADLINE
+    claims = wire.parse_claims(request.body)
+    span = ctx.tracing.call(request.method, link.name, claims, ctx.wall())
+    uids = [claim.uid for claim in claims]
+    done = asyncio.Event()
+    for uid in uids:
+        ctx.unpreparing[link.name, uid] = done
+    try:
+        ctx.cancel_retries(uids, "an unprepare of the claim came", link.name)
+        wait = deadline - began - ctx.settings.retry_of(link.name).unprepare_wait
+        if not await ctx.flights.landed(link.name, uids, wait):
+            calllog.log.warning(
+                "unprepare goes out while the prepare of its claim is unanswered",
+                extra={"driver": link.name, "claims": len(claims)},
+            )
+        answer = await _forward(ctx, link, request, span, deadline)
+    finally:
+        done.set()
+        for uid in uids:
+            if ctx.unpreparing.get((link.name, uid)) is done:
+                del ctx.unpreparing[link.name, uid]
+    error = _error(answer)
+    ctx.forget(claims, link.name)
+    ctx.metrics.held(link.name, ctx.held.of_driver(link.name))
+    span.end(answer.status.code if answer.status else 0, _outcomes(claims, error))
+    calllog.unprepared(link.name, len(claims), loop.time() - began, error)
+    return answer
+
+
+async def _forward(
+    ctx: Context, link: Link, request: Request, span: CallSpan, deadline: float
+) -> Answer:
+    loop = asyncio.get_running_loop()
+    service = request.method.strip("/").rpartition("/")[0]
+    hold = ctx.settings.drivers.driver_absence_hold
+    left = deadline - _RESERVE - loop.time()
+    if link.away_since is not None:
+        await link.wait_connected(max(0.0, min(left, link.away_since + hold - loop.time())))
+    channel = link.pick(service)
+    if channel is None:
+        return Answer(None, Status(UNAVAILABLE, f"dra-agent: {link.name}: {NOBODY}"))
+    attempt = span.attempt(1, (), channel.path)
+    try:
+        answer = await channel.unary(
+            request.method,
+            request.body,
+            metadata=request.metadata,
+            timeout=max(0.0, deadline - _RESERVE - loop.time()),
+        )
+    except TransportError as error:
+        text = f"dra-agent: {link.name}: {error.text}"
+        answer = Answer(None, Status(status_of(error).code, text))
+    code = answer.status.code if answer.status else 0
+    attempt.end(code, answer.status.message if answer.status else "")
+    ctx.metrics.attempt(link.name, request.method, code)
+    return answer
+
+
+def _error(answer: Answer) -> str:
+    if answer.status is not None:
+        return answer.status.message
+    try:
+        errors = wire.unprepare_errors(answer.body or b"").values()
+    except wire.WireError as error:
+        return str(error)
+    return next(filter(None, errors), "")
+
+
+def _outcomes(claims: Sequence[ClaimRef], error: str) -> tuple[ClaimOutcome, ...]:
+    state = DeviceState.FAILED if error else DeviceState.PREPARED
+    return tuple(ClaimOutcome(claim, state, attempts=1, last_error=error) for claim in claims)

@@ -1,0 +1,54 @@
+"""The settings that reporting depends on, and what the last FailPods leave to be minded."""
+
+from __future__ import annotations
+
+from agent.core.outcome import Policy
+from agent.core.pods import Pod
+from agent.core.record import PodRecord
+from agent.settings.model import AgentConfig, NodeIdentity
+
+_OWNERS = 1024  # owners remembered; older ones are long past their minimum
+
+
+class Rules:
+    """Settings as decisions need them."""
+
+    def __init__(self, settings: AgentConfig, identity: NodeIdentity) -> None:
+        self._settings = settings
+        self.node = identity.node_name
+        self.only_driver = identity.only_driver
+        self.events = settings.report.events
+        self.retrying_after = float(settings.report.retrying_after)
+        self.fail_delay = float(settings.outcome.fail_delay)
+        self._failed_at: dict[str, float] = {}  # owner UID -> loop time
+
+    def policy(self, record: PodRecord) -> Policy:
+        """Return the policy; enforce where any driver with a permanent failure is in that mode."""
+        outcome = self._settings.outcome
+        drivers = [driver for (driver, _), h in record.failing if h.verdict and h.verdict.permanent]
+        modes = {self._settings.mode_of(driver) for driver in drivers} or {self._settings.mode}
+        return Policy(
+            mode="enforce" if "enforce" in modes else "observe",
+            parameters=outcome.parameters,
+            claim=outcome.claim,
+            fail_delay=self.fail_delay,
+            min_between_failures=float(outcome.min_between_failures),
+            kubelet_versions=tuple(outcome.kubelet_versions),
+            only_driver=self.only_driver,
+        )
+
+    def owner_failed_at(self, pod: Pod) -> float | None:
+        """When a pod of the same owner was last failed; bare pods have none."""
+        return self._failed_at.get(pod.owner.uid) if pod.owner else None
+
+    def set_owner_failed(self, pod: Pod, at: float | None) -> None:
+        """Note it before the patch goes out, so that two pods of one owner cannot pass together;
+        None takes it back.
+        """
+        if pod.owner is None:
+            return
+        self._failed_at.pop(pod.owner.uid, None)
+        if at is not None:
+            self._failed_at[pod.owner.uid] = at
+        while len(self._failed_at) > _OWNERS:
+            self._failed_at.pop(next(iter(self._failed_at)))

@@ -1,0 +1,208 @@
+"""Brings one pod's status in line with what is known of it. Called again after each change.
+
+Reads claims and pod only after a failure. Raises KubeError; the reporter comes back later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent import names
+from agent.core import annotation, status
+from agent.core.model import DeviceState, Verdict
+from agent.core.outcome import Decision, Situation, decide
+from agent.core.pods import Claim, Pod
+from agent.core.record import PodRecord, build
+from agent.kube.client import Kube
+from agent.kube.errors import Conflict, KubeError, NotFound, Unavailable
+from agent.kube.parse import parse_claim, parse_pod
+from agent.kube.pods import PodStore
+from agent.report.book import Book
+from agent.report.entry import Entry
+from agent.report.policy import Rules
+from agent.report.ports import CallsPort
+
+log = logging.getLogger(__name__)
+
+ANNOTATION_PAUSE = 10.0
+"""Seconds between two annotations of one pod: each makes kubelet ask again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the writers work with."""
+
+    kube: Kube
+    pods: PodStore
+    calls: CallsPort
+    book: Book
+    rules: Rules
+    on_report: Callable[[str, str], None]  # (kind, result) for metrics
+
+    def now(self) -> float:
+        """The loop's clock, which facts use too."""
+        return asyncio.get_running_loop().time()
+
+    def only_its(self, pod: Pod) -> list[str]:
+        """Names of the pod's claims that no other pod of this node uses."""
+        return [
+            name
+            for name in pod.claims
+            if all(other.uid == pod.uid for other in self.pods.of_claim(pod.namespace, name))
+        ]
+
+
+async def read_claims(kube: Kube, pod: Pod) -> tuple[Claim, ...]:
+    """Read all claims of a pod that exist."""
+    found = []
+    for name in pod.claims:
+        try:
+            found.append(parse_claim(await kube.get_claim(pod.namespace, name)))
+        except NotFound:
+            continue
+    return tuple(found)
+
+
+class Writer:
+    """Writes conditions, annotations and events."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def record(self, entry: Entry, pod: Pod) -> PodRecord:
+        """Join what calls said with the claims, which are read once per pod."""
+        if entry.claims is None or len(entry.claims) < len(pod.claims):
+            entry.claims = await read_claims(self._parts.kube, pod)
+        return build(entry.claims, self._parts.book.histories)
+
+    def decide(self, entry: Entry, pod: Pod, record: PodRecord, version: str) -> Decision:
+        """Apply the outcome rules."""
+        rules = self._parts.rules
+        situation = Situation(
+            pod=pod,
+            claims=entry.claims or (),
+            record=record,
+            served=self._parts.calls.served_drivers(),
+            kubelet_version=version,
+            replied_at=entry.replied_at,
+            owner_failed_at=rules.owner_failed_at(pod),
+        )
+        return decide(situation, rules.policy(record))
+
+    async def retrying(self, entry: Entry, pod: Pod, record: PodRecord) -> float | None:
+        """Say that attempts go on, once they took long enough. Returns when to come back."""
+        due = (entry.trouble_at or 0.0) + self._parts.rules.retrying_after
+        if self._parts.now() < due:
+            return due
+        said = pod.condition(names.CONDITION_PREPARED)
+        if said is None or said.status != "False":
+            # One that is False already tells more than that kubelet asks again.
+            await self._conditions(entry, pod, record, status.failing(record))
+        return None
+
+    async def report(self, entry: Entry, pod: Pod, record: PodRecord, note: str) -> float | None:
+        """Say what failed, and why the pod was not failed. Returns when to come back."""
+        held = [key for key, _ in record.failing if self._parts.calls.holding(*key)]
+        statement = status.failing(record, held=bool(held), note=note)
+        again: float | None = None
+        text = ""
+        if held and entry.annotated != record.states:
+            again = entry.annotated_at + ANNOTATION_PAUSE
+            if again <= self._parts.now():
+                text = self.annotation(pod, record, "Report", note or "reported")
+                again = None
+        await self._conditions(entry, pod, record, statement, text)
+        await self.event(entry, pod, record, action="Report", note=note)
+        return again
+
+    async def recovered(self, entry: Entry, pod: Pod, record: PodRecord) -> None:
+        """Say that all is well again, in one write."""
+        said = pod.condition(names.CONDITION_PREPARED)
+        if record.troubled or (said is not None and said.status == "False"):
+            await self._conditions(entry, pod, record, status.prepared(record))
+        self._parts.book.settle(key for key, _ in record.histories)
+
+    async def bypassed(self, entry: Entry, pod: Pod) -> None:
+        """Set a False condition of a pod that runs all the same to True."""
+        said = pod.condition(names.CONDITION_PREPARED)
+        if said is not None and said.status == "False":
+            await self._conditions(entry, pod, PodRecord((), ()), status.bypassed())
+
+    def annotation(self, pod: Pod, record: PodRecord, outcome: str, reason: str) -> str:
+        """Return the annotation's value for the pod."""
+        rules = self._parts.rules
+        return annotation.render(
+            record,
+            mode=rules.policy(record).mode,
+            outcome=outcome,
+            reason=reason,
+            wall=time.time(),
+            foreign=pod.annotation(names.ANNOTATION_FAILURES) if rules.only_driver else "",
+        )
+
+    async def event(
+        self, entry: Entry, pod: Pod, record: PodRecord, *, action: str, note: str
+    ) -> None:
+        """Write an Event, once per (pod, rule, outcome); the name makes a second one a 409."""
+        if not self._parts.rules.events:
+            return
+        body = status.event(
+            pod, record, action=action, node=self._parts.rules.node, note=note, wall=time.time()
+        )
+        name = body["metadata"]["name"]
+        if name in entry.events:
+            return
+        try:
+            await self._parts.kube.create_event(pod.namespace, body)
+            self._parts.on_report("event", "ok")
+        except Conflict:
+            self._parts.on_report("event", "exists")
+        except Unavailable:
+            raise
+        except KubeError as exc:
+            log.warning("event for %s/%s: %s", pod.namespace, pod.name, exc)
+            self._parts.on_report("event", "refused")
+        entry.events.add(name)
+
+    async def _conditions(
+        self,
+        entry: Entry,
+        pod: Pod,
+        record: PodRecord,
+        statement: status.Statement,
+        text: str = "",
+    ) -> None:
+        said = (statement.status, statement.reason, _facts_of(record))
+        if said == entry.said and not text:
+            return
+        verdicts = [] if statement.status == "True" else verdicts_of(record)
+        bodies = status.conditions(pod, statement, verdicts, time.time())
+        if bodies or text:
+            patch = status.condition_patch(pod, bodies, text)
+            answer = await self._parts.kube.patch_pod_status(pod.namespace, pod.name, patch)
+            entry.written = parse_pod(answer)
+            self._parts.on_report("condition", "ok")
+            log.info(
+                "pod %s/%s: %s: %s", pod.namespace, pod.name, statement.reason, statement.message
+            )
+        entry.said = said
+        if text:
+            entry.annotated, entry.annotated_at = record.states, self._parts.now()
+
+
+def verdicts_of(record: PodRecord) -> list[Verdict]:
+    """Verdicts of the claims that failed for good."""
+    return [h.verdict for _, h in record.failing if h.final and h.verdict]
+
+
+def _facts_of(record: PodRecord) -> tuple[object, ...]:
+    """What is worth a new write: not counters, not times, no changing words while retrying."""
+    blamed = tuple(
+        (d.device.driver, d.device.device, d.verdict, "" if record.retrying else d.cause)
+        for d in record.of(DeviceState.FAILED)
+    )
+    return (record.states, blamed)

@@ -1,0 +1,71 @@
+"""Files of unix sockets: length, mode and stale ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+from pathlib import Path
+
+from agent.errors import UserError
+
+Identity = tuple[int, int]
+"""Device and inode. Not the change time: a chmod or a relabelling would make it another file."""
+
+PATH_LIMIT = 107
+"""Bytes in a socket's path: sun_path has 108 with its final zero (unix(7))."""
+
+
+def bind(path: str) -> socket.socket:
+    """A bound, not yet listening socket of mode 0600; a stale file is removed first.
+
+    A missing parent directory is made with mode 0700. UserError when the path cannot be used.
+    """
+    length = len(os.fsencode(path))
+    if length > PATH_LIMIT:
+        raise UserError(
+            f"socket path {path!r} has {length} bytes, the system takes {PATH_LIMIT}: "
+            "use a shorter directory"
+        )
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # The umask, not a later chmod: there is no moment in which others can connect.
+    umask = os.umask(0o077)
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _remove_stale(path)
+        os.umask(0o177)
+        sock.bind(path)
+    except OSError as exc:
+        sock.close()
+        raise UserError(f"cannot make socket {path!r}: {exc.strerror or exc}") from exc
+    except BaseException:
+        sock.close()
+        raise
+    finally:
+        os.umask(umask)
+    sock.setblocking(False)
+    return sock
+
+
+def identity(path: str) -> Identity:
+    """What tells this file from another one made later at the same path."""
+    found = os.lstat(path)
+    return found.st_dev, found.st_ino
+
+
+def unlink(path: str, made: Identity) -> None:
+    """Remove a socket file, unless it is gone or another one stands there now."""
+    with contextlib.suppress(FileNotFoundError):
+        if identity(path) == made:
+            os.unlink(path)
+
+
+def _remove_stale(path: str) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise UserError(f"{path!r} exists and is not a socket: remove it or use another path")
+    os.unlink(path)

@@ -1,0 +1,1 @@
+"""Tests on a real one-node Kubernetes; start them with `tests/node/run.py`."""

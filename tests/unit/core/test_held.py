@@ -1,0 +1,62 @@
+"""Held verdicts: expiry, doubling, pinning, forgetting."""
+
+from agent.core.held import HeldVerdicts
+from agent.core.model import (
+    ClaimOutcome,
+    ClaimRef,
+    ClaimResult,
+    Culprit,
+    DeviceState,
+    Failure,
+    Kind,
+    Surface,
+    Verdict,
+)
+
+CLAIM = ClaimRef("ns", "uid-1", "claim-1")
+VERDICT = Verdict(Kind.PERMANENT, Culprit.PARAMETERS, "rule-x")
+RESULT = ClaimResult(CLAIM, b"", Failure("d", "prepare", Surface.CLAIM_ERROR, "invalid"), VERDICT)
+OUTCOME = ClaimOutcome(CLAIM, DeviceState.FAILED, VERDICT, 1, "invalid", "invalid", 5.0, 6.0)
+
+
+def test_a_verdict_holds_until_its_time_and_doubles_when_it_comes_again() -> None:
+    held = HeldVerdicts(10.0, 35.0)
+    held.put(RESULT, OUTCOME, 0.0)
+    assert held.get("d", "uid-1", 9.9) is not None
+    assert held.get("other", "uid-1", 0.0) is None
+    assert held.get("d", "uid-1", 10.0) is None
+    held.put(RESULT, OUTCOME, 10.0)
+    assert held.get("d", "uid-1", 29.9) is not None
+    assert held.get("d", "uid-1", 30.0) is None
+    held.put(RESULT, OUTCOME, 30.0)
+    assert held.get("d", "uid-1", 64.9) is not None
+    assert held.get("d", "uid-1", 65.0) is None, "35 s is the longest hold"
+
+
+def test_no_clock_ends_a_pinned_verdict_but_an_unprepare_does() -> None:
+    held = HeldVerdicts(10.0, 10.0)
+    assert not held.pin("d", "uid-1")
+    held.put(RESULT, OUTCOME, 0.0)
+    assert held.pin("d", "uid-1")
+    found = held.get("d", "uid-1", 1e9)
+    assert found is not None
+    assert found.pinned
+    assert held.drop_claim("uid-1") == 1
+    assert held.get("d", "uid-1", 0.0) is None
+
+
+def test_a_renewal_trigger_drops_a_drivers_verdicts_alone() -> None:
+    held = HeldVerdicts(10.0, 10.0)
+    held.put(RESULT, OUTCOME, 0.0)
+    assert held.of_driver("d") == len(held) == 1
+    assert held.drop_driver("other") == 0
+    assert held.drop_driver("d") == 1
+    assert len(held) == 0
+
+
+def test_what_is_held_tells_the_claims_history() -> None:
+    outcome = HeldVerdicts(10.0, 10.0).put(RESULT, OUTCOME, 0.0).outcome()
+    assert outcome.held
+    assert outcome.state is DeviceState.FAILED
+    assert (outcome.attempts, outcome.first_wall, outcome.last_wall) == (1, 5.0, 6.0)
+    assert outcome.verdict == VERDICT

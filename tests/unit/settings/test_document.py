@@ -1,0 +1,80 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.settings import document
+
+
+def problem(text: str) -> str:
+    value, problems = document.read(text)
+    assert problems, value
+    return "; ".join(f"{path}: {what}" for path, what in problems)
+
+
+def test_plain_values() -> None:
+    text = "a: 1\nb: [x, true, 1.5, null]\nc: {d: 'e'}\n"
+    assert document.read(text) == ({"a": 1, "b": ["x", True, 1.5, None], "c": {"d": "e"}}, [])
+
+
+def test_nothing_is_nothing() -> None:
+    assert document.read("") == (None, [])
+    assert document.read("# a comment\n") == (None, [])
+
+
+def test_all_doubled_keys_are_said_with_their_lines() -> None:
+    text = "a: 1\nb: {c: 1, c: 2}\na: 2\n"
+    assert document.read(text) == (
+        {"a": 1, "b": {"c": 1}},
+        [("b.c", "line 2: given twice"), ("a", "line 3: given twice")],
+    )
+
+
+def test_aliases_may_be_used() -> None:
+    assert document.read("a: &x [1]\nb: *x\n") == ({"a": [1], "b": [1]}, [])
+
+
+def test_an_alias_bomb_is_bounded() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    for level in range(1, 9):
+        lines.append(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]")
+    assert "more than 50000 values" in problem("\n".join(lines))
+
+
+def test_an_alias_to_itself_ends() -> None:
+    assert "nested deeper" in problem("a: &x [*x]\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: [1", "not valid YAML: line 1"),
+        ("a: b: c", "not valid YAML"),
+        ("a: \t- x\n\tb", "not valid YAML"),
+        ("a: *nowhere", "undefined alias"),
+        ("a: 1\n---\nb: 2\n", "not valid YAML"),
+        ("a: !!python/object/apply:os.system [id]", ""),
+        ("a: !!python/name:os.system x", "tag"),
+        ("a: !mine x", "tag !mine is not supported"),
+        ("a: 2001-99-99", "not a valid value"),
+        ("<<: {a: 1}", "merge keys are not supported"),
+        ("[a, b]: 1", "a key must be a word"),
+        ("[" * 100 + "]" * 100, "nested deeper"),
+        ("[" * 20000 + "]" * 20000, "nested deeper"),
+        ("a: \x00", "not valid YAML"),
+        ("x" * (document.MAX_SIZE + 1), "larger than"),
+    ],
+)
+def test_what_is_refused(text: str, words: str) -> None:
+    said = problem(text) if words else str(document.read(text))
+    assert words in said
+    assert "\n" not in said
+
+
+def test_python_tags_build_nothing() -> None:
+    value, _ = document.read("a: !!python/object/apply:os.system [id]")
+    assert value == {"a": ["id"]}
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_value_or_a_problem(text: str) -> None:
+    document.read(text)

@@ -1,0 +1,116 @@
+from pathlib import Path
+
+import pytest
+
+from agent.core.model import Culprit, Failure, Kind, Surface
+from agent.errors import UserError
+from agent.settings.model import Rules
+from agent.settings.rulefiles import builtin_text, load_rules, parse_rules
+
+HEAD = "apiVersion: dra-agent.io/v1alpha1\nkind: FailureRules\nversion: 1\n"
+
+
+def problems(text: str) -> list[str]:
+    found: list[str] = []
+    parse_rules(text, "f", 0, found)
+    return found
+
+
+def failure(text: str, driver: str = "a.example") -> Failure:
+    return Failure(driver, "prepare", Surface.CLAIM_ERROR, text)
+
+
+def test_builtin_rules_load_without_a_problem() -> None:
+    assert problems(builtin_text()) == []
+    assert len(load_rules(Rules()).rules) > 50
+
+
+def test_a_user_s_rule_comes_before_the_builtin_ones(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        HEAD + "rules:\n- {id: mine, text: 'strict decoding error', verdict: transient, "
+        "culprit: node, hint: x, singleAttempt: true}\n"
+    )
+    rules = load_rules(Rules(files=[str(path)]))
+    verdict = rules.classify(failure("strict decoding error: y"))
+    assert (verdict.rule, verdict.kind, verdict.culprit) == ("mine", Kind.TRANSIENT, Culprit.NODE)
+    assert verdict.single_attempt
+    assert rules.classify(failure("no space left on device")).rule == "node-disk-full"
+
+
+def test_builtin_rules_can_be_left_out() -> None:
+    assert load_rules(Rules(builtin=False)).rules == ()
+
+
+def test_packs_hold_for_their_drivers(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        HEAD + "packs:\n- name: p\n  drivers: ['*.example']\n  rules:\n"
+        "  - {id: mine, text: 'card (?P<device>[a-z]{1,9}) broke', verdict: permanent, "
+        "culprit: device}\n"
+    )
+    rules = load_rules(Rules(files=[str(path)], builtin=False))
+    assert rules.classify(failure("card b broke")).device == "b"
+    assert rules.classify(failure("card b broke", "other")).rule == "default"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("rules: [{id: a}]", "f: rules[0].verdict: missing"),
+        ("rules: [{verdict: permanent}]", "f: rules[0].id: expected lower-case words"),
+        ("rules: [{id: A b, verdict: permanent}]", "f: rules[0].id: expected lower-case words"),
+        ("rules: [{id: a, verdict: maybe}]", "f: rules[0].verdict: expected one of"),
+        ("rules: [{id: a, verdict: permanent, txt: x}]", "f: rules[0].txt: unknown key; did you"),
+        ("rules: [{id: a, verdict: permanent, text: 'x*'}]", "f: rules[0].text: an unbounded"),
+        (
+            "rules: [{id: a, verdict: permanent, code: [UNAVAILBLE]}]",
+            "f: rules[0].code: unknown gRPC code `UNAVAILBLE`; did you mean `UNAVAILABLE`?",
+        ),
+        (
+            "rules: [{id: a, verdict: permanent, transport: [gone], text: x}]",
+            "f: rules[0].transport: a call without",
+        ),
+        (
+            "rules: [{id: a, verdict: permanent}, {id: a, verdict: transient}]",
+            "f: rules[1].id: `a`",
+        ),
+        ("packs: [{name: p, rules: []}]", "f: packs[0].drivers: name the drivers"),
+        ("packs: [{name: p, drivers: ['*'], rules: []}]", "f: packs[0].drivers: name the drivers"),
+        ("rules: {}", "f: rules: expected a list, got a mapping"),
+        ("rules: [{id: default, verdict: permanent}]", "f: rules[0].id: `default` is reserved"),
+    ],
+)
+def test_problems_have_their_path(body: str, said: str) -> None:
+    found = problems(HEAD + body)
+    assert len(found) == 1, found
+    assert found[0].startswith(said)
+
+
+def test_what_is_not_a_rule_file() -> None:
+    assert problems("- a") == ["f: expected a mapping that begins with `apiVersion`"]
+    assert problems("rules: []") == [
+        "f: apiVersion: missing",
+        "f: kind: missing",
+        "f: version: missing",
+    ]
+    assert problems(HEAD.replace("FailureRules", "AgentConfig")) == [
+        'f: kind: expected `FailureRules`, got "AgentConfig"'
+    ]
+
+
+def test_problems_of_all_files_come_together(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(HEAD + "rules: [{id: a}]")
+    with pytest.raises(UserError) as caught:
+        load_rules(Rules(files=[str(tmp_path / "a"), str(tmp_path / "none")]))
+    assert [line.rpartition(": ")[2] for line in caught.value.problems] == [
+        "missing",
+        "no such file",
+    ]
+
+
+def test_the_same_file_twice_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text(HEAD + "rules: [{id: a, verdict: transient, text: x}]")
+    with pytest.raises(UserError, match="`a` is also in an earlier file"):
+        load_rules(Rules(files=[str(path), str(path)]))
