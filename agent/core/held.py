@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.core.model import ClaimOutcome, ClaimResult, DeviceState
@@ -93,6 +94,13 @@ class HeldVerdicts:
             del self._times[key]
         return self._drop([key for key in self._held if key[1] == uid])
 
+    def drop_named(self, namespace: str, names: Iterable[str]) -> int:
+        """Forget claims by name (their pod is gone); returns how many went."""
+        wanted = set(names)
+        claims = {held.result.claim for held in self._held.values()}
+        uids = {c.uid for c in claims if c.namespace == namespace and c.name in wanted}
+        return sum(self.drop_claim(uid) for uid in uids)
+
     def drop_driver(self, driver: str) -> int:
         """Forget a driver's verdicts (renewal trigger); returns how many went."""
         return self._drop([key for key in self._held if key[0] == driver])
@@ -100,6 +108,18 @@ class HeldVerdicts:
     def of_driver(self, driver: str) -> int:
         """How many verdicts are held for a driver."""
         return sum(1 for key in self._held if key[0] == driver)
+
+    def describe(self, now: float) -> list[dict[str, object]]:
+        """What is held, for people; `seconds` until a verdict ends, None when pinned."""
+        return [
+            {
+                "driver": driver,
+                "claim": f"{held.result.claim.namespace}/{held.result.claim.name}",
+                "rule": held.result.verdict.rule if held.result.verdict else "",
+                "seconds": None if held.pinned else round(held.expires_at - now, 1),
+            }
+            for (driver, _), held in sorted(self._held.items())
+        ]
 
     def _drop(self, keys: list[tuple[str, str]]) -> int:
         for key in keys:

@@ -184,6 +184,8 @@ class Plan:
         """Why this claim will not be asked again within this call; empty when it may be."""
         if track.result is None or track.result.verdict is None:
             return ""
+        if not track.attempts:
+            return ""  # only known to be away: the hold decides
         verdict, failure = track.result.verdict, track.result.failure
         if verdict.permanent:
             return "permanent failure"
@@ -194,9 +196,13 @@ class Plan:
                 return "unknown failure, attempts used up"
             if now - track.first_failed_at >= self._policy.ambiguous_time:
                 return "unknown failure, time used up"
-            if failure is not None and self._previous.get(track.claim.uid) == failure.text:
+            if failure is not None and self._seen_before(track.claim.uid, failure.text):
                 return "unknown failure, same as in the previous call"
         return ""
+
+    def _seen_before(self, uid: str, text: str) -> bool:
+        before = self._previous.get(uid, "")
+        return before != "" and text.startswith(before)
 
     def _wait_for_driver(self, now: float, away_since: float) -> Step:
         ends = min(away_since + self._policy.absence_hold, self._last_start)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent import names
+from agent.demo.calls import Call
 from agent.demo.kubelet import Said
 from agent.demo.periods import REAL_RESYNC
 from agent.demo.store import Change
-from agent.demo.world import Call, World
+from agent.demo.world import World
 
 CREATED = "created"
 RUNNING = "Running"

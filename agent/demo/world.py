@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from agent import names
 from agent.aio import Tasks
 from agent.demo.api import ApiServer
+from agent.demo.calls import Call, read_calls
 from agent.demo.controller import ClaimController
 from agent.demo.driver import DEFAULT_VERSIONS, Options
 from agent.demo.kubelet import PLUGINS, REGISTRY, Kubelet
@@ -28,17 +27,6 @@ from agent.demo.store import ApiError, Object, Store
 NODE = "node-a"
 OnCrash = Callable[[str, BaseException], None]
 START_LIMIT = 20.0  # seconds for a Python process to be up, on a busy machine
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call that a driver saw; `ended` is 0 if it never answered. Times are unix seconds."""
-
-    method: str
-    claims: tuple[str, ...]
-    started: float
-    ended: float
-    error: str
 
 
 class World:
@@ -121,22 +109,7 @@ class World:
 
     def calls(self, driver: str, operation: str = names.PREPARE, pod: str = "") -> list[Call]:
         """Calls that a driver's processes saw, in order, of all pods or of one."""
-        ends: dict[tuple[int, int], dict[str, Any]] = {}
-        starts: list[dict[str, Any]] = []
-        for line in json_lines(self._run(driver, "log")):
-            if line["what"] == "start":
-                starts.append(line)
-            elif line["what"] == "end":
-                ends[line["pid"], line["call"]] = line
-        found = []
-        for line in starts:
-            if operation in line["method"] and _is_for(pod, line["claims"]):
-                end = ends.get((line["pid"], line["call"]), {"t": 0.0, "error": ""})
-                call = Call(
-                    line["method"], tuple(line["claims"]), line["t"], end["t"], end["error"]
-                )
-                found.append(call)
-        return found
+        return read_calls(self._run(driver, "log"), operation, pod)
 
     # The agent
 
@@ -244,7 +217,3 @@ class World:
 
     def _run(self, name: str, suffix: str = "") -> Path:
         return self.root / "run" / ".".join(filter(None, (name, suffix)))
-
-
-def _is_for(pod: str, claims: Sequence[str]) -> bool:
-    return not pod or any(claim.startswith(f"{pod}-") for claim in claims)

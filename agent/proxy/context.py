@@ -17,6 +17,9 @@ from agent.observe.tracing import Tracing
 from agent.proxy.flights import Flights
 from agent.settings.model import AgentConfig
 
+_PREVIOUS = 1024  # claims whose last error is remembered
+_PREVIOUS_TEXT = 4096  # characters of it; longer texts that begin alike count as the same
+
 
 class FactSink(Protocol):
     """Where facts go; never blocks and never raises."""
@@ -37,9 +40,19 @@ class LiveCall:
     """A prepare call that kubelet is waiting for."""
 
     driver: str
-    uids: frozenset[str]
+    claims: tuple[ClaimRef, ...]
     plan: Plan
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """UIDs of its claims."""
+        return frozenset(claim.uid for claim in self.claims)
+
+    def uses(self, namespace: str, names: Iterable[str]) -> bool:
+        """True when it asks for a claim of that name."""
+        wanted = {(namespace, name) for name in names}
+        return any((claim.namespace, claim.name) in wanted for claim in self.claims)
 
     def cancel(self, reason: str, *, at_once: bool = True) -> None:
         """End its retries."""
@@ -80,17 +93,17 @@ class Context:
             absence_hold=self.settings.drivers.driver_absence_hold,
         )
 
-    def cancel_retries(self, uids: Iterable[str], reason: str, driver: str = "") -> None:
-        """No more attempts for calls that hold any of these claims."""
-        wanted = set(uids)
-        for call in self.live:
-            if wanted & call.uids and driver in ("", call.driver):
-                call.cancel(reason)
+    def remember_error(self, driver: str, uid: str, text: str) -> None:
+        """Keep the last error of a claim for its next call; the oldest claim goes when full."""
+        self.previous.pop((driver, uid), None)
+        self.previous[driver, uid] = text[:_PREVIOUS_TEXT]
+        if len(self.previous) > _PREVIOUS:
+            del self.previous[next(iter(self.previous))]
 
-    def forget(self, claims: Iterable[ClaimRef], driver: str = "") -> None:
-        """Drop everything remembered about claims (unprepared, or their pod is gone)."""
+    def forget(self, claims: Iterable[ClaimRef]) -> None:
+        """Drop everything remembered about claims that were unprepared."""
         for claim in claims:
             self.held.drop_claim(claim.uid)
             self.passed.discard((claim.namespace, claim.name))
-            for key in [k for k in self.previous if k[1] == claim.uid]:
+            for key in [key for key in self.previous if key[1] == claim.uid]:
                 del self.previous[key]

@@ -48,7 +48,7 @@ class PrepareCall:
         """Answer the call; the handler of rpc.Server awaits this."""
         await self._after_unprepare()
         plan = self._plan()
-        live = LiveCall(self._link.name, frozenset(c.uid for c in self._claims), plan)
+        live = LiveCall(self._link.name, self._claims, plan)
         self._ctx.live.add(live)
         try:
             reply = await self._drive(plan, live)
@@ -147,7 +147,7 @@ class PrepareCall:
             return replace(outcome, devices=wire.entry(result.entry or b"").devices)
         if result is None or result.failure is None or result.verdict is None:
             return outcome
-        ctx.previous[key] = result.failure.text
+        ctx.remember_error(name, claim.uid, result.failure.text)
         ctx.metrics.verdict(name, result.verdict)
         acts = result.verdict.explicit or ctx.settings.mode_of(name) == "enforce"
         if acts and result.verdict.kind is Kind.PERMANENT and not outcome.held:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent import names
 from agent.core import wire
-from agent.core.model import ClaimRef, Status
+from agent.core.model import Status
 from agent.errors import TransportError
 from agent.observe import logs
 from agent.proxy.attempt import NOBODY
@@ -139,13 +139,16 @@ class Proxy:
         """True when a prepare of this claim went through here and worked."""
         return (namespace, name) in self._ctx.passed
 
-    def pod_deleting(self, claims: Iterable[ClaimRef]) -> None:
+    def pod_deleting(self, namespace: str, claims: Iterable[str]) -> None:
         """Kubelet's deletion of a pod waits for its prepare call: end the retries."""
-        self._ctx.cancel_retries([claim.uid for claim in claims], "the pod is being deleted")
+        names_ = tuple(claims)
+        for call in self._ctx.live:
+            if call.uses(namespace, names_):
+                call.cancel("the pod is being deleted")
 
-    def forget(self, claims: Iterable[ClaimRef]) -> None:
-        """The pod is gone."""
-        self._ctx.forget(claims)
+    def pod_gone(self, namespace: str, claims: Iterable[str]) -> None:
+        """The pod ended or is gone: its held verdicts end."""
+        self._ctx.held.drop_named(namespace, claims)
 
     def trigger(self, driver: str) -> None:
         """A renewal trigger: the next call decides afresh."""

@@ -31,7 +31,9 @@ async def unprepare(ctx: Context, link: Link, request: Request) -> Answer:
     for uid in uids:
         ctx.unpreparing[link.name, uid] = done
     try:
-        ctx.cancel_retries(uids, "an unprepare of the claim came", link.name)
+        for call in ctx.live:
+            if call.driver == link.name and call.uids & set(uids):
+                call.cancel("an unprepare of the claim came")
         wait = deadline - began - ctx.settings.retry_of(link.name).unprepare_wait
         if not await ctx.flights.landed(link.name, uids, wait):
             calllog.log.warning(
@@ -45,7 +47,7 @@ async def unprepare(ctx: Context, link: Link, request: Request) -> Answer:
             if ctx.unpreparing.get((link.name, uid)) is done:
                 del ctx.unpreparing[link.name, uid]
     error = _error(answer)
-    ctx.forget(claims, link.name)
+    ctx.forget(claims)
     ctx.metrics.held(link.name, ctx.held.of_driver(link.name))
     span.end(answer.status.code if answer.status else 0, _outcomes(claims, error))
     calllog.unprepared(link.name, len(claims), loop.time() - began, error)

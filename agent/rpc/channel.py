@@ -13,6 +13,7 @@ from agent.rpc.call import Answer, ServerStream
 from agent.rpc.http2 import h2_config
 from agent.rpc.mend import Protocol, Sink
 from agent.rpc.outgoing import Outgoing
+from agent.rpc.sockets import PATH_LIMIT
 
 _CONFIG = h2_config(client=True)
 
@@ -38,6 +39,9 @@ class Channel:
         async with self._lock:
             if self._link is not None:
                 return
+            if len(os.fsencode(self.path)) > PATH_LIMIT:
+                # libuv would cut the path and connect to whatever has that name.
+                raise self._away(Transport.REFUSED, "the path is too long for a socket")
             loop = asyncio.get_running_loop()
             link = _Link(self)
             try:

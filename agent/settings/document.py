@@ -14,6 +14,8 @@ MAX_VALUES = 50_000
 """Values of a document with its aliases expanded."""
 MAX_DEPTH = 32
 
+_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
 
 class _Bad(Exception):
     """The document cannot be read at all."""
@@ -26,8 +28,9 @@ def read(text: str) -> tuple[object, list[tuple[str, str]]]:
     """
     if len(text) > MAX_SIZE:
         return None, [("", f"larger than {MAX_SIZE} characters")]
-    loader = yaml.SafeLoader(text)
+    loader = None
     try:
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is None:
             return None, []
@@ -40,7 +43,8 @@ def read(text: str) -> tuple[object, list[tuple[str, str]]]:
     except yaml.YAMLError as error:
         return None, [("", _sentence(error))]
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     return value, builder.problems
 
 
@@ -58,6 +62,8 @@ class _Builder:
             raise _Bad(f"more than {MAX_VALUES} values once aliases are expanded")
         if depth > MAX_DEPTH:
             raise _Bad(f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(node, yaml.CollectionNode) and node.tag not in _TAGS:
+            self._say(path, f"line {node.start_mark.line + 1}: tag {node.tag} is not supported")
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):

@@ -66,7 +66,9 @@ def test_only_our_conditions_and_annotations_are_kept() -> None:
 )
 @pytest.mark.parametrize("where", ["containerStatuses", "initContainerStatuses"])
 def test_started(status: dict[str, Any], started: bool, where: str) -> None:
-    assert parse_pod(make_pod("p", "c", **{where: [status]})).started is started
+    raw = make_pod("p", "c")
+    raw["status"][where] = [status]
+    assert parse_pod(raw).started is started
 
 
 def test_static_critical_deleting_ended() -> None:

@@ -298,6 +298,7 @@ async def test_two_instances_the_newest_is_called_and_one_that_leaves_changes_no
         await until(lambda: kubelet.through_agent(GPU))
         second = make(tag="second", socket=f"{GPU}-uid2-reg.sock")
         await second.start()
+        await until(lambda: len(agent.generations()) == 3)
         await settled(kubelet, agent)
         assert (await kubelet.call(GPU)).body == b"second:x"
         before = agent.generations()

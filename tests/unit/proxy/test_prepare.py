@@ -145,7 +145,7 @@ async def test_a_deleted_pods_call_ends_at_once() -> None:
     call = bench.tasks.start("call", bench.call(A))
     await until(lambda: bench.facts)
     assert bench.proxy.in_flight([A.uid])
-    bench.proxy.pod_deleting([A])
+    bench.proxy.pod_deleting("ns", [A.name])
     assert "transient busy" in errors(await call)[A.uid]
     assert not bench.proxy.in_flight([A.uid])
 

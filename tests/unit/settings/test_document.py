@@ -52,7 +52,7 @@ def test_an_alias_to_itself_ends() -> None:
         ("a: \t- x\n\tb", "not valid YAML"),
         ("a: *nowhere", "undefined alias"),
         ("a: 1\n---\nb: 2\n", "not valid YAML"),
-        ("a: !!python/object/apply:os.system [id]", ""),
+        ("a: !!python/object/apply:os.system [id]", "is not supported"),
         ("a: !!python/name:os.system x", "tag"),
         ("a: !mine x", "tag !mine is not supported"),
         ("a: 2001-99-99", "not a valid value"),
@@ -65,14 +65,9 @@ def test_an_alias_to_itself_ends() -> None:
     ],
 )
 def test_what_is_refused(text: str, words: str) -> None:
-    said = problem(text) if words else str(document.read(text))
+    said = problem(text)
     assert words in said
     assert "\n" not in said
-
-
-def test_python_tags_build_nothing() -> None:
-    value, _ = document.read("a: !!python/object/apply:os.system [id]")
-    assert value == {"a": ["id"]}
 
 
 @given(st.text(max_size=200))

@@ -124,7 +124,7 @@ def test_registration_word_and_object_from_every_source(file: Path) -> None:
     file.write_text(HEAD + "registration: intake\n")
     config = load(str(file), env={"DRA_AGENT_REGISTRATION_OVERLAY_RENEW_DELAY": "9s"})
     assert config.registration_settings.kind == "intake"
-    assert config.registration_settings.overlay.renew_delay == 9
+    assert config.registration_settings.overlay.renew_delay == 9.0
     file.write_text(HEAD + "registration: {intakeDir: /x}\n")
     config = load(str(file), env={}, flags={"registration": "intake"})
     assert config.registration_settings == Registration(kind="intake", intake_dir="/x")
@@ -142,7 +142,7 @@ def test_a_driver_s_retry_takes_what_it_lacks_from_the_top_level(file: Path) -> 
     )
     config = load(str(file), env={"DRA_AGENT_RETRY_JITTER": "0.25"})
     special = config.retry_of("a.example")
-    assert (special.max_delay, special.margin, special.jitter) == (2, 7, 0.25)
+    assert (special.max_delay, special.margin, special.jitter) == (2.0, 7.0, 0.25)
     assert config.retry_of("b.example") == config.retry
     assert (config.mode_of("a.example"), config.mode_of("b.example")) == ("enforce", "observe")
 

@@ -3,7 +3,7 @@ import pytest
 from msgspec import inspect
 
 from agent.settings import tree
-from agent.settings.model import AgentConfig, Registration, Retry
+from agent.settings.model import AgentConfig, Duration, Registration, Retry
 
 
 def built(value: object) -> tuple[AgentConfig, list[str]]:
@@ -30,7 +30,7 @@ def test_good_values_of_every_kind() -> None:
     )
     assert said == []
     assert isinstance(config.registration, Registration)
-    assert config.registration.overlay.renew_again == [1, 2]
+    assert config.registration.overlay.renew_again == [Duration(1), Duration(2)]
     assert (config.retry.max_delay, config.retry.jitter) == (2.0, 1.0)
     assert isinstance(config.retry.jitter, float)
     assert config.drivers.per_driver["a.example"].retry is None
@@ -73,7 +73,8 @@ def test_good_values_of_every_kind() -> None:
         ({"kind": "Pod"}, 'kind: expected `AgentConfig`, got "Pod"'),
         (
             {"registration": "intak"},
-            'registration: expected one of `intake`, `overlay`, got "intak"; did you mean `intake`?',
+            "registration: expected one of `intake`, `overlay`, got "
+            '"intak"; did you mean `intake`?',
         ),
         (
             {"registration": {"kind": 5}},

@@ -1,0 +1,72 @@
+import sys
+from types import ModuleType
+
+import pytest
+
+from agent import cli
+from agent.commands import run
+from agent.errors import UserError
+from agent.settings.model import AgentConfig, NodeIdentity
+
+
+def prepared(*argv: str, **env: str) -> tuple[AgentConfig, NodeIdentity]:
+    return run.prepare(cli.build_parser().parse_args(["run", *argv]), env)
+
+
+def test_the_least_that_is_needed() -> None:
+    config, identity = prepared(NODE_NAME="n")
+    assert config == AgentConfig()
+    assert identity == NodeIdentity(node_name="n")
+
+
+def test_every_flag() -> None:
+    argv = (
+        "--node-name=m --kubelet-root=/k/ --driver=a.example --pod-name=p --pod-namespace=ns "
+        "--pod-uid=u --mode=enforce --registration=intake --kubeconfig=/kc --http-listen= "
+        "--log-level=debug --log-format=json"
+    )
+    config, identity = prepared(*argv.split(), NODE_NAME="n", POD_NAME="other")
+    assert identity == NodeIdentity(
+        node_name="m",
+        kubelet_root="/k",
+        pod_name="p",
+        pod_namespace="ns",
+        pod_uid="u",
+        only_driver="a.example",
+    )
+    assert (config.mode, config.registration, config.http.listen) == ("enforce", "intake", "")
+    assert (config.log.level, config.log.format) == ("debug", "json")
+    assert config.report.kubeconfig == "/kc"
+
+
+def test_the_pod_from_the_downward_api() -> None:
+    _, identity = prepared(NODE_NAME="n", POD_NAME="p", POD_NAMESPACE="ns", POD_UID="u")
+    assert (identity.pod_name, identity.pod_namespace, identity.pod_uid) == ("p", "ns", "u")
+
+
+def test_all_problems_at_once() -> None:
+    with pytest.raises(UserError) as caught:
+        prepared("--kubelet-root=rel", "--driver=A", "--mode=x", "--config=/none")
+    starts = [line.split(":")[0] for line in caught.value.problems]
+    assert starts == ["no node name", "--kubelet-root", "--driver", "/none"]
+
+
+def test_a_strange_node_name_is_refused() -> None:
+    with pytest.raises(UserError, match="not a node name"):
+        prepared("--node-name=../x")
+
+
+def test_the_app_gets_both_and_its_code_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = ModuleType("agent.app")
+    seen: list[object] = []
+
+    def start(config: AgentConfig, identity: NodeIdentity) -> int:
+        seen.extend((config, identity))
+        return 7
+
+    app.run = start  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "agent.app", app)
+    monkeypatch.setattr("agent.app", app, raising=False)
+    args = cli.build_parser().parse_args(["run", "--node-name=n"])
+    assert run.run(args, {}) == 7
+    assert seen == [AgentConfig(), NodeIdentity(node_name="n")]

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.kube.parse import parse_pod
+from agent.report.writer import read_claims, verdicts_of
+from tests.support.kube_api import make_claim, make_pod
+from tests.support.kube_bench import bench, config
+from tests.support.kube_records import PARAMETERS, claim, fact, outcome, record
+
+
+async def test_claims_that_are_gone_are_left_out(tmp_path: Path) -> None:
+    async with bench(tmp_path, config()) as made:
+        made.api.put_claim(make_claim("a", "p", "gpu-0"))
+        found = await read_claims(made.kube, parse_pod(make_pod("p", "a", "b")))
+        assert [each.name for each in found] == ["a"]
+
+
+def test_verdicts_of_ended_calls_only() -> None:
+    claims = [claim("c"), claim("d")]
+    made = record(claims, fact(outcome("c")), fact(outcome("d"), final=False))
+    assert verdicts_of(made) == [PARAMETERS]

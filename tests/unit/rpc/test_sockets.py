@@ -1,0 +1,70 @@
+"""Socket files: mode, length, stale ones, and whose they are."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from agent.errors import UserError
+from agent.rpc import sockets as files
+
+
+def test_mode_is_0600_in_a_0700_directory_whatever_the_umask(sockets: Path) -> None:
+    path = sockets / "new" / "s.sock"
+    before = os.umask(0)
+    try:
+        files.bind(str(path)).close()
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_stale_socket_is_replaced(sockets: Path) -> None:
+    path = sockets / "s.sock"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    files.bind(str(path)).close()
+    assert path.is_socket()
+
+
+def test_another_kind_of_file_is_not_removed(sockets: Path) -> None:
+    path = sockets / "s.sock"
+    path.write_text("precious")
+    with pytest.raises(UserError, match="is not a socket"):
+        files.bind(str(path))
+    assert path.read_text() == "precious"
+
+
+def test_a_path_that_is_too_long_is_named(sockets: Path) -> None:
+    longest = sockets / ("x" * (files.PATH_LIMIT - len(str(sockets)) - 1))
+    files.bind(str(longest)).close()
+    with pytest.raises(UserError, match=r"xxxx.* has 108 bytes, the system takes 107"):
+        files.bind(f"{longest}x")
+
+
+def test_a_directory_that_cannot_be_made_is_said(sockets: Path) -> None:
+    (sockets / "file").write_text("")
+    umask = os.umask(0o022)
+    os.umask(umask)
+    with pytest.raises(UserError, match=r"cannot make socket .*: Not a directory|File exists"):
+        files.bind(str(sockets / "file" / "s.sock"))
+    assert os.umask(umask) == umask
+
+
+def test_only_the_own_file_is_unlinked(sockets: Path) -> None:
+    path = str(sockets / "s.sock")
+    with files.bind(path):
+        made = files.identity(path)
+        os.rename(path, f"{path}.old")
+        with files.bind(path):
+            files.unlink(path, made)
+            assert Path(path).is_socket()
+            files.unlink(path, files.identity(path))
+            files.unlink(path, made)
+            assert not Path(path).exists()
