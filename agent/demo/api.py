@@ -7,6 +7,7 @@ events (create, patch), /version. Everything else is 404. Every request is kept 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import time
 import uuid
@@ -203,10 +204,11 @@ class ApiServer:
         namespace = request.match_info.get("namespace", "")
 
         async def send() -> None:
-            async for change in self.store.watch(kind, since):
-                if namespace in ("", change.key[1]) and _selected(change.object, selector):
-                    line = {"type": change.kind, "object": _typed(kind, change.object)}
-                    await answer.write(json.dumps(line).encode() + b"\n")
+            with contextlib.suppress(ConnectionError):  # the watcher has gone
+                async for change in self.store.watch(kind, since):
+                    if namespace in ("", change.key[1]) and _selected(change.object, selector):
+                        line = {"type": change.kind, "object": _typed(kind, change.object)}
+                        await answer.write(json.dumps(line).encode() + b"\n")
 
         tasks = Tasks()
         sender = tasks.start("watch", send())

@@ -19,6 +19,9 @@ CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 TABLE = (("device", 10), ("state", 10), ("verdict", 11), ("culprit", 12), ("attempts", 9))
 
 
+CAUSES = "failed: "  # ends the prefixes that drivers put before a cause
+
+
 class Printer:
     """Prints to one stream."""
 
@@ -40,7 +43,7 @@ class Printer:
             self.line(line, style)
 
     def timeline(self, title: str, entries: Sequence[Entry]) -> None:
-        """Entries with seconds since the first `created`; what came before is shown negative."""
+        """Entries with seconds since `created`; what came before is at 0."""
         start = next(entry.wall for entry in entries if entry.what == CREATED)
         self.line(f"   {title}", "bold")
         for entry in entries:
@@ -48,7 +51,8 @@ class Printer:
             lines = textwrap.wrap(what, WIDTH - 26) or [""]
             good, bad = what == RUNNING or what.endswith("works"), "fail" in what.lower()
             style = "green" if good else "red" if bad else ""
-            self.line(f"   {entry.wall - start:8.2f} s   {entry.who:<8} {lines[0]}", style)
+            seconds = max(0.0, entry.wall - start)
+            self.line(f"   {seconds:8.2f} s   {entry.who:<8} {lines[0]}", style)
             for more in lines[1:]:
                 self.line(" " * 23 + more, style)
 
@@ -58,12 +62,12 @@ class Printer:
         words = (status.get(key, "") for key in ("phase", "reason"))
         self.line("   the pod's own status", "bold")
         self.line(f"      phase      {' / '.join(filter(None, words))}")
-        for condition in status.get("conditions") or []:
-            if not condition["type"].startswith(names.DOMAIN):
-                continue
-            reason = condition.get("reason", "")
+        told: set[str] = set()
+        for condition in _ours(status.get("conditions") or []):
+            reason, message = condition.get("reason", ""), condition.get("message", "")
             self.line(f"      condition  {condition['type']}={condition['status']} ({reason})")
-            self.paragraph(clean(condition.get("message", ""), 4096), 17)
+            self.paragraph("the same message" if message in told else clean(message, 4096), 17)
+            told.add(message)
         annotation = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_FAILURES)
         if annotation:
             self.line(f"      annotation {names.ANNOTATION_FAILURES}")
@@ -74,4 +78,10 @@ class Printer:
         self.line(f"         {head}cause", "dim")
         for device in devices:
             cells = "".join(f"{device.get(name, '-')!s:<{width}}" for name, width in TABLE)
-            self.line(f"         {cells}{str(device.get('cause', '-')).rpartition(': ')[2]}")
+            self.line(f"         {cells}{str(device.get('cause', '-')).rpartition(CAUSES)[2]}")
+
+
+def _ours(conditions: Sequence[Object]) -> list[Object]:
+    """Our conditions, DevicesPrepared first."""
+    ours = [one for one in conditions if one["type"].startswith(f"{names.DOMAIN}/")]
+    return sorted(ours, key=lambda one: str(one["type"] != names.CONDITION_PREPARED))

@@ -24,6 +24,7 @@ class Stage:
     drivers: tuple[str, ...] = ()
     marks: list[Entry] = field(default_factory=list)
     differs: list[str] = field(default_factory=list)
+    frozen: list[Entry] = field(default_factory=list)
 
     def add_pod(self, *wants: Want) -> None:
         """Create the scenario's pod."""
@@ -33,6 +34,10 @@ class Stage:
     def mark(self, who: str, what: str) -> None:
         """Put a line of our own into the timeline."""
         self.marks.append(Entry(time.time(), who, what))
+
+    def freeze(self) -> None:
+        """The story is over: what happens to the pod from now on is no part of it."""
+        self.frozen = self.lines
 
     def expect(self, true: object, what: str) -> None:
         """Note what should have been and was not."""
@@ -84,5 +89,5 @@ class Stage:
 
     @property
     def lines(self) -> list[Entry]:
-        """The timeline."""
-        return sorted([*collect(self.world, self.pod, self.drivers), *self.marks])
+        """The timeline up to now, or up to freeze()."""
+        return self.frozen or sorted([*collect(self.world, self.pod, self.drivers), *self.marks])

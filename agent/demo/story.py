@@ -80,6 +80,7 @@ class Demo:
             await scenario.play(stage)
         except AgentError as error:
             stage.differs.append(str(error))
+        stage.freeze()
 
     def _tell(self, number: int, scenario: Scenario, stages: list[Stage]) -> None:
         self._printer.line()

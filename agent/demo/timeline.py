@@ -14,6 +14,7 @@ from agent.demo.world import World
 
 CREATED = "created"
 RUNNING = "Running"
+AGENTS_WORDS = "dra-agent: "  # before a driver's text, where the agent passed it on
 REAL = f"on a real node after {REAL_RESYNC[0]:.0f}-{REAL_RESYNC[1]:.0f} s"
 
 
@@ -36,7 +37,7 @@ def collect(world: World, pod: str, drivers: tuple[str, ...]) -> list[Entry]:
     entries = [Entry(created(world, pod), "pod", CREATED)]
     calls = [call for driver in drivers for call in world.calls(driver, pod=pod)]
     said = [said for said in world.kubelet.said if said.pod == pod]
-    entries += _kubelet(said, world, {_tail(call.error) for call in calls})
+    entries += _kubelet(said, world, calls)
     for driver in drivers:
         entries += _driver(world.calls(driver, names.PREPARE, pod), "prepare")
         entries += _driver(world.calls(driver, names.UNPREPARE, pod), "unprepare")
@@ -45,18 +46,17 @@ def collect(world: World, pod: str, drivers: tuple[str, ...]) -> list[Entry]:
     return sorted(entries)
 
 
-def _kubelet(said: list[Said], world: World, driver_said: set[str]) -> list[Entry]:
+def _kubelet(said: list[Said], world: World, calls: list[Call]) -> list[Entry]:
     entries = []
-    last_failed = 0.0
+    last_asked = last_failed = 0.0
     for one in said:
         if one.what == "prepare":
+            last_asked = one.wall
             entries.append(Entry(one.wall, "kubelet", _asks(one.wall, last_failed, world)))
         elif one.what == "failed":
             last_failed = one.wall
-            text = "passes this on as an Event, and waits"
-            if _tail(one.text) not in driver_said:
-                text = f"writes an Event, and waits: {_tail(one.text)}"
-            entries.append(Entry(one.wall, "kubelet", text))
+            asked = [call for call in calls if last_asked <= call.started <= one.wall]
+            entries.append(Entry(one.wall, "kubelet", _failed(one.text, asked)))
         elif one.what == "running":
             entries.append(Entry(one.wall, "pod", RUNNING))
         elif one.what == "unprepared":
@@ -73,6 +73,14 @@ def _asks(wall: float, last_failed: float, world: World) -> str:
     if waited < world.periods.resync[0]:
         return "calls again at once: an annotation of the pod changed"
     return f"calls again {waited:.1f} s later ({REAL})"
+
+
+def _failed(text: str, asked: list[Call]) -> str:
+    if any(_tail(call.error) == _tail(text) for call in asked if call.error):
+        return "passes this on as an Event, and waits"
+    if AGENTS_WORDS in text and not asked:
+        return "is answered by the agent, which does not ask the driver again"
+    return f"writes an Event, and waits: {_tail(text)}"
 
 
 def _driver(calls: list[Call], operation: str) -> list[Entry]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -90,7 +90,7 @@ def changes(
     return left, appeared
 
 
-async def snapshots(directory: str, *, rescan: float) -> AsyncIterator[Snapshot]:
+async def snapshots(directory: str, *, rescan: float) -> AsyncGenerator[Snapshot, None]:
     """Yield the directory's sockets now, after every change, and every `rescan` seconds.
 
     Raises UserError when the directory is missing or goes away.

@@ -21,6 +21,7 @@ class World:
         self.driver_socket = True
         self.kubelet = True
         self.made = 0
+        self.order: list[str] = []  # as kubelet registered them, the last one last
         self.stopped: set[str] = set()
         self.steps: list[Step] = []
         self.published: list[float] = []
@@ -38,6 +39,7 @@ class World:
         if self.connected[name]:
             self.renewal.connected(name, self.now)
         self.notified[name] += 1
+        self.order = [*(n for n in self.order if n != name), name]
         return self.renewal.notified(name, True, self.now)
 
     def settle(self) -> float | None:
@@ -66,7 +68,10 @@ class World:
             case Stop(generation=name, reason=reason):
                 assert name in self.live
                 if self.renewal.away_since is None:
-                    assert name != self.live[-1] or self.notified[name] > 1
+                    known = [n for n in self.order if n in self.live]
+                    # The last that kubelet registered, or the last made if it has none.
+                    assert name != (known or self.live)[-1]
+                    assert name in known or name != self.live[-1]
                     assert not self.in_flight[name]
                     assert len(self.live) > 1, reason
                 self.stopped.add(name)

@@ -167,7 +167,8 @@ async def test_a_server_that_ends_each_watch_is_not_flooded(
     async def ends(*_: object) -> AsyncIterator[dict[str, Any]]:
         nonlocal count
         count += 1
-        for event in ():
+        none: tuple[dict[str, Any], ...] = ()
+        for event in none:
             yield event
 
     monkeypatch.setattr(bench.kube, "watch_pods", ends)
