@@ -44,7 +44,7 @@ class AgentProbes:
         self._metrics.loop_lag(max(0.0, loop.time() - began - _LAG_TIMER))
         checks = [Check("event-loop", ok=True)]
         for name, link in list(self._registry.links.items()):
-            for path in link.endpoints():
+            for path in link.endpoints:
                 checks.append(await _dial(f"endpoint/{name}", path))
         return checks
 

@@ -92,7 +92,9 @@ class Link:
         """Wait until an instance is connected, at most `timeout` seconds. True when one is."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._present.wait()
+                # It may be gone again when this task runs: a socket that is made anew.
+                while not self._present.is_set():
+                    await self._present.wait()
         return self._present.is_set()
 
     def renew(self, reason: str, *, restart: bool = False) -> None:

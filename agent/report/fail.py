@@ -55,7 +55,7 @@ class Failer:
             return None
         for driver, uid in (key for key, h in record.failing if h.verdict and h.verdict.permanent):
             self._parts.calls.pin(driver, uid)
-        again = self._wait(entry, pod, decision)
+        again = self._wait(entry, decision)
         if again is None:
             return await self._fail(entry, pod)
         if again - self._parts.now() > SOON:
@@ -63,12 +63,11 @@ class Failer:
             await self._writer.report(entry, pod, record, note)
         return again
 
-    def _wait(self, entry: Entry, pod: Pod, decision: Decision) -> float | None:
+    def _wait(self, entry: Entry, decision: Decision) -> float | None:
         """Return when to look again, None when now is the time."""
         now = self._parts.now()
-        due = max(decision.not_before, entry.replied_at + self._parts.rules.fail_delay)
-        if now < due:
-            return due
+        if now < decision.not_before:
+            return decision.not_before
         if self._parts.calls.in_flight([claim.uid for claim in entry.claims or ()]):
             return now + BUSY
         return None
@@ -92,7 +91,7 @@ class Failer:
             if record.retrying or not record.failing:
                 return self._parts.now()  # a newer call: start over
             return await self._writer.report(entry, pod, record, decision.reason)
-        again = self._wait(entry, pod, decision)
+        again = self._wait(entry, decision)
         if again is not None or entry.suspended or entry.gone:
             return again
         return await self._patch(entry, pod, record, decision)

@@ -19,7 +19,6 @@ class Rules:
         self.only_driver = identity.only_driver
         self.events = settings.report.events
         self.retrying_after = float(settings.report.retrying_after)
-        self.fail_delay = float(settings.outcome.fail_delay)
         self._failed_at: dict[str, float] = {}  # owner UID -> loop time
 
     def policy(self, record: PodRecord) -> Policy:
@@ -31,7 +30,7 @@ class Rules:
             mode="enforce" if "enforce" in modes else "observe",
             parameters=outcome.parameters,
             claim=outcome.claim,
-            fail_delay=self.fail_delay,
+            fail_delay=float(outcome.fail_delay),
             min_between_failures=float(outcome.min_between_failures),
             kubelet_versions=tuple(outcome.kubelet_versions),
             only_driver=self.only_driver,

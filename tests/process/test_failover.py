@@ -67,7 +67,7 @@ async def test_a_restarted_driver_is_behind_the_agent_again(number: signal.Signa
 
 
 async def test_a_driver_killed_during_a_prepare_costs_no_second_kubelet_call() -> None:
-    async with agent_node(Rule("p", delay=60)) as world:
+    async with agent_node(Rule("p-gpu", delay=60)) as world:
         world.add_pod("p", GPU)
         await world.wait_calls(DRIVER, 1)
         world.drivers[DRIVER].send(signal.SIGKILL)
@@ -79,7 +79,7 @@ async def test_a_driver_killed_during_a_prepare_costs_no_second_kubelet_call() -
 
 
 async def test_a_driver_that_stays_away_fails_the_call_and_loses_its_slices() -> None:
-    async with agent_node(Rule("p", delay=60), drivers={"driverAbsenceHold": "1s"}) as world:
+    async with agent_node(Rule("p-gpu", delay=60), drivers={"driverAbsenceHold": "1s"}) as world:
         world.add_pod("p", GPU)
         await world.wait_calls(DRIVER, 1)
         world.drivers[DRIVER].send(signal.SIGKILL)

@@ -33,7 +33,7 @@ async def test_a_second_agent_is_refused_and_told_who_is_there() -> None:
 
 
 async def test_sigterm_lets_a_call_in_flight_end_and_leaves_no_sockets() -> None:
-    async with agent_node(Rule("p", delay=2.0)) as world:
+    async with agent_node(Rule("p-gpu", delay=2.0)) as world:
         assert world.agent is not None
         world.add_pod("p", GPU)
         await world.wait_calls(DRIVER, 1)
@@ -48,7 +48,7 @@ async def test_sigterm_lets_a_call_in_flight_end_and_leaves_no_sockets() -> None
 
 
 async def test_sigterm_ends_retries_with_the_drivers_last_words() -> None:
-    async with agent_node(Rule("p", BUSY)) as world:
+    async with agent_node(Rule("p-gpu", BUSY)) as world:
         assert world.agent is not None
         world.add_pod("p", GPU)
         await world.wait_calls(DRIVER, 2)
@@ -60,7 +60,7 @@ async def test_sigterm_ends_retries_with_the_drivers_last_words() -> None:
 
 
 async def test_a_second_sigterm_ends_it_at_once() -> None:
-    async with agent_node(Rule("p", delay=60.0)) as world:
+    async with agent_node(Rule("p-gpu", delay=60.0)) as world:
         assert world.agent is not None
         world.add_pod("p", GPU)
         await world.wait_calls(DRIVER, 1)
@@ -91,10 +91,10 @@ async def test_a_bad_config_is_exit_2_and_nothing_is_started(
 
 async def test_every_problem_is_told_at_once() -> None:
     async with node(BESIDE_AGENT) as world:
-        child = world.new_agent({"mode": "x", "taints": 1, "http": {"listen": 7}})
+        child = world.new_agent({"mode": "x", "taints": 1, "outcome": {"hold": 7}})
         await child.start()
         assert await child.wait(20) == 2
-        for word in ("mode", "taints", "http.listen"):
+        for word in ("mode", "taints", "outcome.hold"):
             assert word in child.text()
 
 

@@ -18,7 +18,7 @@ from tests.support.process import BESIDE_AGENT, DRIVER, GPU, agent_node, node
 
 pytestmark = pytest.mark.timeout(90)
 
-INVALID = Rule("p", BAD_CONFIG)
+INVALID = Rule("p-gpu", BAD_CONFIG)
 
 
 def kubelet_calls(world: World, pod: str = "p") -> int:
@@ -49,7 +49,7 @@ async def test_a_healthy_pod_costs_no_api_write() -> None:
 
 
 async def test_a_transient_failure_is_retried_within_kubelets_call() -> None:
-    async with agent_node(Rule("p", BUSY, times=3)) as world:
+    async with agent_node(Rule("p-gpu", BUSY, times=3)) as world:
         world.add_pod("p", GPU)
         await world.wait_phase("p", "Running")
         assert len(world.calls(DRIVER)) == 4
@@ -116,7 +116,7 @@ async def test_observe_tells_and_lets_kubelet_go_on_asking() -> None:
 
 
 async def test_the_drivers_own_permanent_error_acts_in_observe_too() -> None:
-    async with agent_node(Rule("p", BAD_CONFIG, permanent_error=True)) as world:
+    async with agent_node(Rule("p-gpu", BAD_CONFIG, permanent_error=True)) as world:
         world.add_pod("p", GPU)
         await until(lambda: world.phase("p") == "Failed", "the pod Failed", limit=10)
         assert len(world.calls(DRIVER)) == 1
@@ -135,7 +135,7 @@ async def test_a_device_at_fault_is_told_and_its_verdict_held() -> None:
 
 
 async def test_a_condition_turns_true_when_the_prepare_works_at_last() -> None:
-    async with agent_node(Rule("p", BAD_CONFIG, times=1)) as world:
+    async with agent_node(Rule("p-gpu", BAD_CONFIG, times=1)) as world:
         world.add_pod("p", GPU)
         await until(lambda: world.condition("p").get("status") == "False", "False")
         await world.wait_phase("p", "Running", limit=15)
@@ -158,7 +158,7 @@ async def test_calls_go_through_without_an_api_server_and_the_writes_come_later(
 
 async def test_without_access_to_an_api_server_it_is_a_proxy_that_retries() -> None:
     async with node(BESIDE_AGENT) as world:
-        world.script(DRIVER, Rule("p", BUSY, times=2))
+        world.script(DRIVER, Rule("p-gpu", BUSY, times=2))
         await world.start_driver(DRIVER)
         world.agent = world.new_agent({}, kubeconfig=False)
         await world.agent.start()

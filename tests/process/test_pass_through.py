@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent import names
-from agent.core.model import ClaimRef, Status
+from agent.core.model import ClaimRef, Metadata, Status
 from agent.demo import messages
 from agent.demo.kubelet import PLUGINS, REGISTRY
 from agent.demo.world import World
@@ -82,6 +83,32 @@ class Through:
     channel: Channel  # to the agent's endpoint, as kubelet has it
 
 
+class Caller:
+    """The calling side of a stream: sends the messages, keeps what comes."""
+
+    method = OTHER_METHOD
+    metadata: Metadata = ()
+    deadline: float | None = None
+
+    def __init__(self, messages: list[bytes]) -> None:
+        self.received: list[bytes] = []
+        self.status: Status | None = None
+        self.trailers: Metadata = ()
+        self._messages = iter(messages)
+
+    async def recv(self) -> bytes | None:
+        return next(self._messages, None)
+
+    async def send_initial(self, metadata: Metadata = ()) -> None:
+        pass
+
+    async def send(self, body: bytes) -> None:
+        self.received.append(body)
+
+    async def end(self, status: Status | None = None, trailers: Metadata = ()) -> None:
+        self.status, self.trailers = status, trailers
+
+
 @pytest.fixture
 async def through() -> AsyncIterator[Through]:
     async with node(BESIDE_AGENT) as world:
@@ -135,8 +162,14 @@ async def test_a_whole_call_error_keeps_code_and_details(through: Through) -> No
 
 
 async def test_a_method_nobody_knows_is_relayed_both_ways(through: Through) -> None:
-    answer = await through.channel.unary(OTHER_METHOD, b"hello", timeout=10)
-    assert through.driver.streamed == [b"hello"]
-    assert answer.status is not None
-    assert (answer.status.code, answer.status.message) == (9, "ends so")
-    assert ("x-after", "last") in (*answer.trailers, *answer.status.trailers)
+    caller = Caller([b"hello", b"", b"again"])
+    await asyncio.wait_for(through.channel.relay(OTHER_METHOD, caller), 10)
+    assert through.driver.streamed == [b"hello", b"", b"again"]
+    assert caller.received == [
+        b"one:" + sent if first else b"two:" + sent
+        for sent in (b"hello", b"", b"again")
+        for first in (True, False)
+    ]
+    assert caller.status is not None
+    assert (caller.status.code, caller.status.message) == (9, "ends so")
+    assert ("x-after", "last") in (*caller.trailers, *caller.status.trailers)

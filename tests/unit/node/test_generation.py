@@ -10,7 +10,6 @@ import pytest
 from agent import names
 from agent.core.retire import View
 from agent.errors import TransportError, UserError
-from agent.node import generation as module
 from agent.node.generation import Behaviour, Generation, Sockets
 from agent.node.info import make_status
 from agent.rpc.call import Answer, Request, ServerStream
@@ -164,7 +163,7 @@ async def test_retiring_aborts_the_endpoint_before_anything_is_unlinked(
             steps.append((name, os.path.basename(self.path), len(os.listdir(bench.root))))
             original(self)
 
-        monkeypatch.setattr(module.Server, name, spied)
+        monkeypatch.setattr(Server, name, spied)
 
     one = bench.generation()
     await one.publish()

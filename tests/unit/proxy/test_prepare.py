@@ -11,8 +11,8 @@ from agent.core.model import DeviceState, Status, Transport
 from agent.errors import TransportError
 from agent.rpc.call import Answer
 from agent.settings.model import AgentConfig, Drivers, Duration
-from tests.support.waiting import until
 from tests.support.proxying import FAST, A, B, Bench, enforcing, prepared, refused
+from tests.support.waiting import until
 
 
 def errors(answer: Answer) -> dict[str, str]:

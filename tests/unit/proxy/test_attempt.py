@@ -1,0 +1,63 @@
+"""One attempt: whatever comes back becomes results with verdicts."""
+
+from __future__ import annotations
+
+from agent.core.model import Kind, Status, Surface, Transport
+from agent.errors import TransportError
+from agent.observe.tracing import NullTracing
+from agent.proxy.attempt import Sender
+from agent.rpc.call import Answer
+from tests.support.proxying import DRIVER, PREPARE, A, B, Bench, prepared, refused, request
+
+
+def sender(bench: Bench) -> Sender:
+    span = NullTracing().call(PREPARE, DRIVER, [A, B])
+    return Sender(bench.ctx, bench.scripted.link, request(A, B), [A, B], span)
+
+
+async def test_claims_asked_again_are_a_subset_of_the_request() -> None:
+    bench = Bench(prepared(B))
+    attempt = await sender(bench).send(5.0, (B,))
+    assert bench.scripted.asked == [(B.name,)]
+    assert attempt.results[B.uid].ok
+    assert attempt.raw is not None
+    assert attempt.raw.claims == {B.uid}
+
+
+async def test_the_drivers_word_in_an_entry_is_an_explicit_verdict() -> None:
+    bench = Bench(refused(A, "broken", B, permanent=True))
+    results = (await sender(bench).send(5.0, (A, B))).results
+    verdict, failure = results[A.uid].verdict, results[A.uid].failure
+    assert verdict is not None
+    assert verdict.explicit
+    assert failure is not None
+    assert (failure.surface, failure.permanent_error) == (Surface.CLAIM_ERROR, True)
+    assert results[B.uid].ok
+
+
+async def test_a_status_is_one_failure_for_every_claim_asked() -> None:
+    status = Status(5, "permanent gone")
+    attempt = await sender(Bench(Answer(None, status))).send(5.0, (A, B))
+    assert attempt.raw is None
+    for result in attempt.results.values():
+        assert result.status == status
+        assert result.failure is not None
+        assert (result.failure.surface, result.failure.code) == (Surface.CALL_ERROR, 5)
+        assert result.verdict is not None
+        assert result.verdict.kind is Kind.PERMANENT
+
+
+async def test_no_answer_and_no_instance_and_garbage_are_transport_failures() -> None:
+    lost = TransportError(Transport.REFUSED, "refused", sent=False)
+    away = Bench()
+    away.scripted.away_since = 0.0
+    for bench, kind in (
+        (Bench(lost), Transport.REFUSED),
+        (Bench(Answer(b"\x0a\xff")), Transport.PROTOCOL),
+        (away, Transport.GONE),
+    ):
+        failure = (await sender(bench).send(5.0, (A,))).results[A.uid].failure
+        assert failure is not None
+        assert (failure.surface, failure.transport) == (Surface.TRANSPORT, kind)
+        counted = bench.ctx.metrics.render().decode()
+        assert 'grpc_status_code="' in counted
