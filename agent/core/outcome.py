@@ -112,6 +112,8 @@ def _one_culprit(verdict: Verdict, pod: Pod, policy: Policy) -> tuple[bool, str]
         # Without a taint the replacement takes the same device again, about every 1.6 s.
         return False, "a device is at fault, and its replacement would get the same device again"
     if culprit not in (Culprit.PARAMETERS, Culprit.CLAIM):
+        if culprit is Culprit.UNKNOWN:
+            return False, "it is not known what is at fault"
         return False, f"the fault is not the pod's ({culprit})"
     action = policy.parameters if culprit is Culprit.PARAMETERS else policy.claim
     what = f"the {culprit} can never be prepared"

@@ -14,7 +14,7 @@ from typing import Any
 from agent import names
 from agent.core.annotation import stamp, stamp_micro
 from agent.core.model import Culprit, DeviceState, Verdict
-from agent.core.pods import Claim, Pod
+from agent.core.pods import Pod
 from agent.core.record import DeviceRecord, History, PodRecord
 from agent.core.text import cut
 
@@ -77,7 +77,7 @@ def bypassed() -> Statement:
 
 
 def conditions(
-    pod: Pod, statement: Statement, verdicts: Iterable[Verdict], wall: float
+    pod: Pod, statement: Statement, *, verdicts: Iterable[Verdict], wall: float
 ) -> list[Body]:
     """Return those of our conditions that differ from the pod's. Empty: nothing to write."""
     culprits = {v.culprit for v in verdicts if v.permanent}
@@ -120,7 +120,7 @@ def condition_patch(pod: Pod, bodies: Sequence[Body], annotation: str = "") -> B
     return {"metadata": metadata, "status": {"conditions": list(bodies)}}
 
 
-def failed_patch(pod: Pod, bodies: Sequence[Body], message: str, annotation: str) -> Body:
+def failed_patch(pod: Pod, bodies: Sequence[Body], *, message: str, annotation: str) -> Body:
     """Patch that fails the pod. All in one: kubelet undoes a phase that comes without an
     annotation change, and the resourceVersion makes sure that what was checked still holds.
     """
@@ -171,17 +171,6 @@ def event(pod: Pod, record: PodRecord, *, action: str, node: str, note: str, wal
             "uid": claim.uid,
         }
     return body
-
-
-def summary(record: PodRecord, note: str = "", limit: int = MESSAGE_LIMIT) -> str:
-    """Return the message of a failing record alone."""
-    return _message(record, note, limit)
-
-
-def claims_of(record: PodRecord, claims: Iterable[Claim]) -> tuple[Claim, ...]:
-    """Claims that are failing in the record."""
-    uids = {uid for (_, uid), _ in record.failing}
-    return tuple(claim for claim in claims if claim.uid in uids)
 
 
 def _message(record: PodRecord, note: str, limit: int) -> str:

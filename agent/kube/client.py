@@ -112,7 +112,6 @@ class Kube:
                 "GET",
                 "/api/v1/pods",
                 resource="pods",
-                verb="LIST",
                 query=[*query, ("continue", more)] if more else query,
             )
             pods.extend(page.get("items") or [])
@@ -154,7 +153,7 @@ class Kube:
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             raise Unavailable(words(exc)) from exc
         finally:
-            self._tell("WATCH", "pods", code, begun)
+            self._tell("WATCH", "pods", code=code, begun=begun)
 
     async def _request(
         self,
@@ -162,7 +161,6 @@ class Kube:
         path: str,
         *,
         resource: str,
-        verb: str = "",
         query: list[tuple[str, str]] | None = None,
         body: JsonDict | None = None,
         content_type: str = "application/json",
@@ -179,7 +177,7 @@ class Kube:
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             raise Unavailable(words(exc)) from exc
         finally:
-            self._tell(verb or method, resource, code, begun)
+            self._tell("LIST" if query else method, resource, code=code, begun=begun)
         if not 200 <= code < 300:
             raise from_status(code, message(raw))
         return document(raw)
@@ -205,7 +203,7 @@ class Kube:
             _request_timeout=timeout,
         )
 
-    def _tell(self, verb: str, resource: str, code: int, begun: float) -> None:
+    def _tell(self, verb: str, resource: str, *, code: int, begun: float) -> None:
         if self._on_request is not None:
             self._on_request(verb, resource, code, time.monotonic() - begun)
 

@@ -117,7 +117,6 @@ class Link:
             "generations": [one.describe() for one in self.generations.values()],
         }
 
-    @property
     def endpoints(self) -> list[str]:
         """Paths of the endpoints that listen, the newest last (for the liveness self-dial)."""
         return [one.sockets.endpoint for one in self.generations.values() if not one.stopped]
@@ -157,7 +156,8 @@ class Link:
     def on_connect(self, generation: str) -> None:
         """Somebody connected to a generation's endpoint."""
         self.renewal.connected(generation, self._loop.time())
-        self.kick()
+        # Later, for the liveness probe's own connection is gone then and counts for nothing.
+        self._loop.call_later(self.renewal.periods.recheck, self.kick)
 
     def on_notify(self, generation: str, registered: bool) -> None:
         """Kubelet told a generation how its registration went."""

@@ -6,6 +6,8 @@ Each look at the directory is whole, so an event that was lost costs time but no
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import os
 import stat
 from collections.abc import AsyncGenerator, Mapping
@@ -17,12 +19,16 @@ from asyncinotify import Inotify, Mask
 from agent.core import paths
 from agent.errors import UserError
 
+log = logging.getLogger(__name__)
+
 # Unlike kubelet's watcher we need no other event: it too knows only "made" and "removed"
 # (fsnotify Create covers a move into the directory).
 _MASK = Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.MOVED_FROM | Mask.ONLYDIR
 _GONE = Mask.IGNORED | Mask.DELETE_SELF | Mask.MOVE_SELF
 # One burst (a driver binds, unlinks, binds) is one look.
 _SETTLE = 0.01
+# Without inotify: as often as kubelet's own reconciler, in seconds.
+_POLL = 1.0
 
 
 class Identity(NamedTuple):
@@ -95,15 +101,40 @@ async def snapshots(directory: str, *, rescan: float) -> AsyncGenerator[Snapshot
 
     Raises UserError when the directory is missing or goes away.
     """
-    with Inotify() as inotify:
-        try:
-            inotify.add_watch(directory, _MASK)
-        except OSError as error:
-            raise _missing(directory, error) from error
+    inotify = _open(directory)
+    try:
         yield Snapshot(scan(directory), first=True)
         while True:
-            await _changed(inotify, rescan)
+            if inotify is None:
+                await asyncio.sleep(min(rescan, _POLL))
+            else:
+                await _changed(inotify, rescan)
             yield Snapshot(scan(directory))
+    finally:
+        if inotify is not None:
+            inotify.close()
+
+
+def _open(directory: str) -> Inotify | None:
+    """Begin to watch; None when the system has no inotify instance or watch left."""
+    inotify = None
+    try:
+        inotify = Inotify()
+        inotify.add_watch(directory, _MASK)
+    except OSError as error:
+        if inotify is not None:
+            inotify.close()
+        if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM):
+            raise _missing(directory, error) from error
+        log.warning(
+            "%s is looked at every %g s: inotify has nothing left (%s); "
+            "see sysctl fs.inotify.max_user_instances and max_user_watches",
+            directory,
+            _POLL,
+            error.strerror,
+        )
+        return None
+    return inotify
 
 
 async def _changed(inotify: Inotify, rescan: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from agent.core.pods import Claim, Pod
+from agent.core.record import PodRecord
 
 
 @dataclass(slots=True)
@@ -37,3 +38,12 @@ class Entry:
         return replace(
             pod, conditions=self.written.conditions, annotations=self.written.annotations
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One look at a pod: what we remember, the pod as it is now, and what is known of it."""
+
+    entry: Entry
+    pod: Pod
+    record: PodRecord

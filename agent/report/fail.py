@@ -12,11 +12,10 @@ import time
 
 from agent.core import status
 from agent.core.outcome import Decision
-from agent.core.pods import Pod
-from agent.core.record import PodRecord, build
+from agent.core.record import build
 from agent.kube.errors import Conflict, Denied, Invalid, KubeError, NotFound, Unavailable
 from agent.kube.parse import parse_pod
-from agent.report.entry import Entry
+from agent.report.entry import Case, Entry
 from agent.report.writer import Parts, Writer, read_claims, verdicts_of
 
 log = logging.getLogger(__name__)
@@ -43,24 +42,25 @@ class Failer:
         self._version = ""
         self._version_at = float("-inf")
 
-    async def handle(self, entry: Entry, pod: Pod, record: PodRecord) -> float | None:
+    async def handle(self, case: Case) -> float | None:
         """Report or fail the pod. Returns the loop time to come back at, None: on news only."""
+        entry, record = case.entry, case.record
         version = await self._kubelet_version() if verdicts_of(record) else ""
-        decision = self._writer.decide(entry, pod, record, version)
+        decision = self._writer.decide(case, version)
         if entry.refused:
-            return await self._writer.report(entry, pod, record, entry.refused)
+            return await self._writer.report(case, entry.refused)
         if not decision.fails:
-            return await self._writer.report(entry, pod, record, decision.reason)
+            return await self._writer.report(case, decision.reason)
         if entry.suspended:
             return None
         for driver, uid in (key for key, h in record.failing if h.verdict and h.verdict.permanent):
             self._parts.calls.pin(driver, uid)
         again = self._wait(entry, decision)
         if again is None:
-            return await self._fail(entry, pod)
+            return await self._fail(case)
         if again - self._parts.now() > SOON:
             note = "not failed yet: another pod of its owner was failed a short time ago"
-            await self._writer.report(entry, pod, record, note)
+            await self._writer.report(case, note)
         return again
 
     def _wait(self, entry: Entry, decision: Decision) -> float | None:
@@ -72,11 +72,11 @@ class Failer:
             return now + BUSY
         return None
 
-    async def _fail(self, entry: Entry, known: Pod) -> float | None:
+    async def _fail(self, known: Case) -> float | None:
         """Look at everything again and patch. Everything may have changed at each await."""
-        kube = self._parts.kube
+        kube, entry = self._parts.kube, known.entry
         try:
-            pod = parse_pod(await kube.get_pod(known.namespace, known.name))
+            pod = parse_pod(await kube.get_pod(known.pod.namespace, known.pod.name))
         except NotFound:
             entry.done = True
             return None
@@ -85,24 +85,23 @@ class Failer:
             return None
         entry.claims = await read_claims(kube, pod)
         record = build(entry.claims, self._parts.book.histories)
-        version = await self._kubelet_version()
-        decision = self._writer.decide(entry, pod, record, version)
+        case = Case(entry, pod, record)
+        decision = self._writer.decide(case, await self._kubelet_version())
         if not decision.fails:
             if record.retrying or not record.failing:
                 return self._parts.now()  # a newer call: start over
-            return await self._writer.report(entry, pod, record, decision.reason)
+            return await self._writer.report(case, decision.reason)
         again = self._wait(entry, decision)
         if again is not None or entry.suspended or entry.gone:
             return again
-        return await self._patch(entry, pod, record, decision)
+        return await self._patch(case, decision)
 
-    async def _patch(
-        self, entry: Entry, pod: Pod, record: PodRecord, decision: Decision
-    ) -> float | None:
+    async def _patch(self, case: Case, decision: Decision) -> float | None:
+        entry, pod, record = case.entry, case.pod, case.record
         statement = status.failing(record, note=decision.reason)
-        bodies = status.conditions(pod, statement, verdicts_of(record), time.time())
-        text = self._writer.annotation(pod, record, "FailPod", decision.reason)
-        patch = status.failed_patch(pod, bodies, statement.message, text)
+        bodies = status.conditions(pod, statement, verdicts=verdicts_of(record), wall=time.time())
+        text = self._writer.annotation(case, outcome="FailPod", reason=decision.reason)
+        patch = status.failed_patch(pod, bodies, message=statement.message, annotation=text)
         before = self._parts.rules.owner_failed_at(pod)
         self._parts.rules.set_owner_failed(pod, self._parts.now())
         try:
@@ -114,7 +113,7 @@ class Failer:
         self._parts.on_report("fail", "ok")
         log.warning("pod %s/%s failed: %s", pod.namespace, pod.name, statement.message)
         entry.failed = entry.done = True
-        await self._writer.event(entry, pod, record, action="FailPod", note=decision.reason)
+        await self._writer.event(case, action="FailPod", note=decision.reason)
         return None
 
     def _not_patched(self, entry: Entry, exc: KubeError) -> float | None:

@@ -65,21 +65,22 @@ class Worker:
             entry.done = True
             return None
         pod = entry.over(pod)
-        record = await self._writer.record(entry, pod)
+        case = await self._writer.case(entry, pod)
+        record = case.record
         if record.recovered(self._parts.calls.served_drivers()):
-            await self._writer.recovered(entry, pod, record)
+            await self._writer.recovered(case)
             entry.done = True
             return None
         if pod.started:
-            await self._writer.bypassed(entry, pod)
+            await self._writer.bypassed(case)
             self._parts.book.drop_names(pod.namespace, self._parts.only_its(pod))
             entry.done = True
             return None
         if not record.failing:
             return None
         if record.retrying:
-            return await self._writer.retrying(entry, pod, record)
-        return await self._failer.handle(entry, pod, record)
+            return await self._writer.retrying(case)
+        return await self._failer.handle(case)
 
     def _refused(self, exc: KubeError) -> None:
         self._parts.on_report("any", "refused")

@@ -22,7 +22,7 @@ from agent.kube.errors import Conflict, KubeError, NotFound, Unavailable
 from agent.kube.parse import parse_claim, parse_pod
 from agent.kube.pods import PodStore
 from agent.report.book import Book
-from agent.report.entry import Entry
+from agent.report.entry import Case, Entry
 from agent.report.policy import Rules
 from agent.report.ports import CallsPort
 
@@ -73,39 +73,40 @@ class Writer:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    async def record(self, entry: Entry, pod: Pod) -> PodRecord:
+    async def case(self, entry: Entry, pod: Pod) -> Case:
         """Join what calls said with the claims, which are read once per pod."""
         if entry.claims is None or len(entry.claims) < len(pod.claims):
             entry.claims = await read_claims(self._parts.kube, pod)
-        return build(entry.claims, self._parts.book.histories)
+        return Case(entry, pod, build(entry.claims, self._parts.book.histories))
 
-    def decide(self, entry: Entry, pod: Pod, record: PodRecord, version: str) -> Decision:
+    def decide(self, case: Case, version: str) -> Decision:
         """Apply the outcome rules."""
         rules = self._parts.rules
         situation = Situation(
-            pod=pod,
-            claims=entry.claims or (),
-            record=record,
+            pod=case.pod,
+            claims=case.entry.claims or (),
+            record=case.record,
             served=self._parts.calls.served_drivers(),
             kubelet_version=version,
-            replied_at=entry.replied_at,
-            owner_failed_at=rules.owner_failed_at(pod),
+            replied_at=case.entry.replied_at,
+            owner_failed_at=rules.owner_failed_at(case.pod),
         )
-        return decide(situation, rules.policy(record))
+        return decide(situation, rules.policy(case.record))
 
-    async def retrying(self, entry: Entry, pod: Pod, record: PodRecord) -> float | None:
+    async def retrying(self, case: Case) -> float | None:
         """Say that attempts go on, once they took long enough. Returns when to come back."""
-        due = (entry.trouble_at or 0.0) + self._parts.rules.retrying_after
+        due = (case.entry.trouble_at or 0.0) + self._parts.rules.retrying_after
         if self._parts.now() < due:
             return due
-        said = pod.condition(names.CONDITION_PREPARED)
+        said = case.pod.condition(names.CONDITION_PREPARED)
         if said is None or said.status != "False":
             # One that is False already tells more than that kubelet asks again.
-            await self._conditions(entry, pod, record, status.failing(record))
+            await self._conditions(case, status.failing(case.record))
         return None
 
-    async def report(self, entry: Entry, pod: Pod, record: PodRecord, note: str) -> float | None:
+    async def report(self, case: Case, note: str) -> float | None:
         """Say what failed, and why the pod was not failed. Returns when to come back."""
+        entry, record = case.entry, case.record
         held = [key for key, _ in record.failing if self._parts.calls.holding(*key)]
         statement = status.failing(record, held=bool(held), note=note)
         again: float | None = None
@@ -113,45 +114,50 @@ class Writer:
         if held and entry.annotated != record.states:
             again = entry.annotated_at + ANNOTATION_PAUSE
             if again <= self._parts.now():
-                text = self.annotation(pod, record, "Report", note or "reported")
+                text = self.annotation(case, outcome="Report", reason=note or "reported")
                 again = None
-        await self._conditions(entry, pod, record, statement, text)
-        await self.event(entry, pod, record, action="Report", note=note)
+        await self._conditions(case, statement, text)
+        await self.event(case, action="Report", note=note)
         return again
 
-    async def recovered(self, entry: Entry, pod: Pod, record: PodRecord) -> None:
+    async def recovered(self, case: Case) -> None:
         """Say that all is well again, in one write."""
-        said = pod.condition(names.CONDITION_PREPARED)
+        said = case.pod.condition(names.CONDITION_PREPARED)
+        record = case.record
         if record.troubled or (said is not None and said.status == "False"):
-            await self._conditions(entry, pod, record, status.prepared(record))
+            await self._conditions(case, status.prepared(record))
         self._parts.book.settle(key for key, _ in record.histories)
 
-    async def bypassed(self, entry: Entry, pod: Pod) -> None:
+    async def bypassed(self, case: Case) -> None:
         """Set a False condition of a pod that runs all the same to True."""
-        said = pod.condition(names.CONDITION_PREPARED)
+        said = case.pod.condition(names.CONDITION_PREPARED)
         if said is not None and said.status == "False":
-            await self._conditions(entry, pod, PodRecord((), ()), status.bypassed())
+            await self._conditions(case, status.bypassed())
 
-    def annotation(self, pod: Pod, record: PodRecord, outcome: str, reason: str) -> str:
+    def annotation(self, case: Case, *, outcome: str, reason: str) -> str:
         """Return the annotation's value for the pod."""
         rules = self._parts.rules
         return annotation.render(
-            record,
-            mode=rules.policy(record).mode,
+            case.record,
+            mode=rules.policy(case.record).mode,
             outcome=outcome,
             reason=reason,
             wall=time.time(),
-            foreign=pod.annotation(names.ANNOTATION_FAILURES) if rules.only_driver else "",
+            foreign=case.pod.annotation(names.ANNOTATION_FAILURES) if rules.only_driver else "",
         )
 
-    async def event(
-        self, entry: Entry, pod: Pod, record: PodRecord, *, action: str, note: str
-    ) -> None:
+    async def event(self, case: Case, *, action: str, note: str) -> None:
         """Write an Event, once per (pod, rule, outcome); the name makes a second one a 409."""
         if not self._parts.rules.events:
             return
+        pod, entry = case.pod, case.entry
         body = status.event(
-            pod, record, action=action, node=self._parts.rules.node, note=note, wall=time.time()
+            pod,
+            case.record,
+            action=action,
+            node=self._parts.rules.node,
+            note=note,
+            wall=time.time(),
         )
         name = body["metadata"]["name"]
         if name in entry.events:
@@ -168,19 +174,13 @@ class Writer:
             self._parts.on_report("event", "refused")
         entry.events.add(name)
 
-    async def _conditions(
-        self,
-        entry: Entry,
-        pod: Pod,
-        record: PodRecord,
-        statement: status.Statement,
-        text: str = "",
-    ) -> None:
+    async def _conditions(self, case: Case, statement: status.Statement, text: str = "") -> None:
+        entry, pod, record = case.entry, case.pod, case.record
         said = (statement.status, statement.reason, _facts_of(record))
         if said == entry.said and not text:
             return
         verdicts = [] if statement.status == "True" else verdicts_of(record)
-        bodies = status.conditions(pod, statement, verdicts, time.time())
+        bodies = status.conditions(pod, statement, verdicts=verdicts, wall=time.time())
         if bodies or text:
             patch = status.condition_patch(pod, bodies, text)
             answer = await self._parts.kube.patch_pod_status(pod.namespace, pod.name, patch)

@@ -50,14 +50,15 @@ def test_reasons() -> None:
     assert "being retried" in status.failing(going).message
 
 
-@pytest.mark.parametrize("limit", [status.MESSAGE_LIMIT, status.NOTE_LIMIT])
-def test_message_is_bounded_and_keeps_the_outcome(limit: int) -> None:
+def test_message_is_bounded_and_keeps_the_outcome() -> None:
     claims = [claim(f"c{i}", f"gpu-{i}") for i in range(40)]
-    facts = [fact(outcome(c.name, error="\u4e16" * 2000)) for c in claims]
-    text = status.summary(record(claims, *facts), "not failed: because", limit)
-    assert len(text.encode()) <= limit
-    assert text.startswith("40 of 40 devices could not be prepared. gpu-0")
-    assert text.endswith("Pod not failed: because.")
+    made = record(claims, *(fact(outcome(c.name, error="\u4e16" * 2000)) for c in claims))
+    note = "not failed: because"
+    event = status.event(pod(), made, action="Report", node="n", note=note, wall=WALL)
+    for text, limit in ((status.failing(made, note=note).message, 4096), (event["note"], 1024)):
+        assert len(text.encode()) <= limit
+        assert text.startswith("40 of 40 devices could not be prepared. gpu-0")
+        assert text.endswith("Pod not failed: because.")
 
 
 def test_prepared_tells_attempts_and_first_error() -> None:
@@ -89,7 +90,7 @@ def kinds(bodies: list[dict[str, Any]]) -> dict[str, str]:
     ],
 )
 def test_conditions_for_job_policies(verdict: Verdict, extra: dict[str, str]) -> None:
-    bodies = status.conditions(pod(), status.failing(ONE), [verdict], WALL)
+    bodies = status.conditions(pod(), status.failing(ONE), verdicts=[verdict], wall=WALL)
     assert kinds(bodies) == {"DevicesPrepared": "False", **extra}
     assert {b["lastTransitionTime"] for b in bodies} == {"2026-11-30T14:26:31Z"}
 
@@ -102,24 +103,26 @@ def as_written(bodies: list[dict[str, Any]]) -> tuple[Condition, ...]:
 
 
 def test_nothing_changed_nothing_written() -> None:
-    bodies = status.conditions(pod(), status.failing(ONE), [PARAMETERS], WALL)
+    bodies = status.conditions(pod(), status.failing(ONE), verdicts=[PARAMETERS], wall=WALL)
     again = pod(conditions=as_written(bodies))
-    assert status.conditions(again, status.failing(ONE), [PARAMETERS], WALL + 60) == []
+    assert (
+        status.conditions(again, status.failing(ONE), verdicts=[PARAMETERS], wall=WALL + 60) == []
+    )
 
 
 def test_transition_time_moves_only_with_the_status() -> None:
-    bodies = status.conditions(pod(), status.failing(ONE), [], WALL)
+    bodies = status.conditions(pod(), status.failing(ONE), verdicts=[], wall=WALL)
     later = pod(conditions=as_written(bodies))
-    (kept,) = status.conditions(later, status.failing(ONE, held=True), [], WALL + 60)
+    (kept,) = status.conditions(later, status.failing(ONE, held=True), verdicts=[], wall=WALL + 60)
     assert kept["lastTransitionTime"] == "2026-11-30T14:26:31Z"
-    (moved,) = status.conditions(later, status.prepared(ONE), [], WALL + 60)
+    (moved,) = status.conditions(later, status.prepared(ONE), verdicts=[], wall=WALL + 60)
     assert moved["lastTransitionTime"] == "2026-11-30T14:27:31Z"
 
 
 def test_recovery_takes_the_fault_conditions_back() -> None:
-    bodies = status.conditions(pod(), status.failing(ONE), [PARAMETERS], WALL)
+    bodies = status.conditions(pod(), status.failing(ONE), verdicts=[PARAMETERS], wall=WALL)
     later = pod(conditions=as_written(bodies))
-    assert kinds(status.conditions(later, status.bypassed(), [], WALL)) == {
+    assert kinds(status.conditions(later, status.bypassed(), verdicts=[], wall=WALL)) == {
         "DevicesPrepared": "True",
         "InvalidParameters": "False",
     }
@@ -133,7 +136,7 @@ def test_patches() -> None:
     }
     with_text = status.condition_patch(pod(), bodies, "{}")
     assert with_text["metadata"]["annotations"] == {names.ANNOTATION_FAILURES: "{}"}
-    failed = status.failed_patch(pod(), bodies, "m" * 5000, "{}")
+    failed = status.failed_patch(pod(), bodies, message="m" * 5000, annotation="{}")
     assert failed["metadata"] == {
         "uid": "uid-p",
         "resourceVersion": "7",

@@ -467,7 +467,7 @@ class TestIntake:
             await until(lambda: driver.notified)
             assert agent.registry.directory == intake
             link = agent.registry.links[GPU]
-            await until(link.endpoints.__len__)
+            await until(link.endpoints)
             probe = Channel(next(iter(link.generations.values())).sockets.registration)
             await probe.connect()
             answer = await probe.unary(names.REGISTRATION_NOTIFY, b"\x08\x01", timeout=5)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import UserError
+from agent.node import watch
 from agent.node.watch import Found, Identity, Snapshot, changes, identity_of, scan, snapshots
 
 
@@ -102,3 +104,18 @@ async def test_a_directory_that_is_missing_or_goes_away_is_named(place: str) -> 
     with pytest.raises(UserError, match=missing):
         async with asyncio.timeout(20):
             await anext(stream)
+
+
+async def test_without_inotify_the_directory_is_polled(
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(watch, "Inotify", full)
+    stream = snapshots(place, rescan=0.05)
+    assert names(await anext(stream)) == []
+    bind(place, "a.sock")
+    assert names(await anext(stream)) == ["a.sock"]
+    assert "max_user_instances" in caplog.text
+    await stream.aclose()
