@@ -27,7 +27,7 @@ from agent.observe import logs, tracing
 from agent.observe.metrics import Metrics
 from agent.observe.web import Web
 from agent.probes import AgentProbes
-from agent.proxy.context import Context
+from agent.proxy.context import Backlog, Context, LogOnly
 from agent.proxy.flights import Flights
 from agent.proxy.proxy import Proxy
 from agent.report.bypass import BypassWatch
@@ -84,6 +84,7 @@ class App:
                 on_generation=metrics.renewal,
                 on_driver=self._driver,
                 on_registered=metrics.registered,
+                on_crash=self._crashed,
             ),
         )
         self.probes = AgentProbes(identity, self.registry, self.ctx)
@@ -97,6 +98,7 @@ class App:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
         web = Web(self._config.http.listen, self.probes) if self._config.http.listen else None
+        self.registry.open()
         serving = self._tasks.start("registry", self.registry.run())
         try:
             log.info("starting", extra=self._about())
@@ -138,20 +140,23 @@ class App:
         if kube is None:
             why = "no API access is configured" if config.report.enabled else "switched off"
             probes.reporting = f"off: {why}"
+            self.ctx.sink = LogOnly()
             log.warning("pure proxy: facts go to the log only", extra={"why": why})
             return
         self._kube = kube
         pods = probes.pods = PodStore(kube, self._identity.node_name)
         pods.on_deleting.append(self._pod_deleting)
         pods.on_gone.append(self._pod_gone)
-        metrics = self.ctx.metrics
         self.reporter = probes.reporter = Reporter(
-            config, self._identity, kube, pods, self.proxy, on_report=metrics.report
+            config, self._identity, kube, pods, self.proxy, on_report=self._reported
         )
         self._bypass = BypassWatch(
             kube, pods, self.proxy, passed=self.proxy.passed, renew=self._bypassed
         )
-        self.ctx.sink = self.reporter
+        early, self.ctx.sink = self.ctx.sink, self.reporter
+        if isinstance(early, Backlog):
+            for fact in early.facts:
+                self.reporter.submit(fact)
         probes.reporting = "on"
         self._tasks.start("reporter", self.reporter.run())
         self._tasks.start("pod watch", pods.run())
@@ -202,6 +207,11 @@ class App:
         self.ctx.metrics.bypass(driver)
         log.warning("a prepare passed the agent by; registering again", extra={"driver": driver})
         self.registry.renew(driver, reason)
+
+    def _reported(self, kind: str, result: str) -> None:
+        self.ctx.metrics.report(kind, result)
+        if result == "dropped":
+            self.ctx.metrics.report_dropped()
 
     def _driver(self, driver: str, up: bool) -> None:
         self.ctx.metrics.driver_known(driver)

@@ -50,9 +50,9 @@ def command(peer: str, listen: str, upstream: str, collector: str) -> list[str]:
     if peer == "go":
         return [str(BIN / "proxy"), listen, upstream]
     if peer == "grpclib":
-        return [sys.executable, str(HERE / "relay.py"), listen, upstream]
+        return [sys.executable, str(HERE / "peer_relay.py"), listen, upstream]
     if peer == "agent":
-        return [sys.executable, str(HERE / "agent.py"), listen, upstream, collector]
+        return [sys.executable, str(HERE / "peer_agent.py"), listen, upstream, collector]
     text = (HERE / "envoy.yaml.in").read_text()
     config = Path(listen + ".yaml")
     config.write_text(text.replace("@LISTEN@", listen).replace("@UPSTREAM@", upstream))
@@ -105,8 +105,14 @@ def first_answer(argv: list[str], path: str, log: Path) -> float:
     )
     time.sleep(0.2)
     began = time.time_ns()
-    with process(argv, log):
-        out, _ = waiting.communicate(timeout=60)
+    try:
+        with process(argv, log):
+            out, _ = waiting.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"no answer within 20 s; its log: {log.read_text()[-500:]}") from None
+    finally:
+        waiting.kill()
+        waiting.wait()
     Path(path).unlink(missing_ok=True)
     return float(json.loads(out)["answered"] - began) / 1e6
 

@@ -70,8 +70,10 @@ def render(rounds: list[dict[str, Any]], peers: list[str]) -> str:
         return cell(rounds, peer, form, *keys)
 
     calls = rows(
-        ["peer", "p50 µs", "p99 µs", "added p50 µs", "64 in flight: calls/s"]
-        + ["p99 ms", "500 claims: p50 ms", "CPU s per 1000 calls", "same, 64 in flight"],
+        [
+            *("peer", "p50 µs", "p99 µs", "added p50 µs", "64 in flight: calls/s"),
+            *("p99 ms", "500 claims: p50 ms", "CPU s per 1000 calls", "same, 64 in flight"),
+        ],
         [
             [
                 peer,
@@ -89,8 +91,10 @@ def render(rounds: list[dict[str, Any]], peers: list[str]) -> str:
         ],
     )
     process = rows(
-        ["peer", "RSS idle MiB", "after 50,000 calls", "exec to first answer ms"]
-        + ["50 streams: CPU %", "forwarding check"],
+        [
+            *("peer", "RSS idle MiB", "after 50,000 calls", "exec to first answer ms"),
+            *("50 streams: CPU %", "forwarding check"),
+        ],
         [
             [
                 peer,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.core import wire
-from agent.core.model import ClaimRef, ClaimResult, Metadata, Status, Transport, Verdict
-from agent.core.plan import whole_call_failure
+from agent.core.model import ClaimRef, ClaimResult, Metadata, Status, Surface, Transport, Verdict
 
 # gRPC codes of answers that the driver never gave; what grpc-go reports in the same case
 _TRANSPORT_CODES = {
@@ -65,6 +64,22 @@ def compose(
     if raw is None:
         return Answer(wire.response(entries))
     return Answer(wire.response(entries, wire.rest(raw.body)), None, raw.initial, raw.trailers)
+
+
+def whole_call_failure(results: Sequence[ClaimResult | None]) -> ClaimResult | None:
+    """The failure that makes the whole answer a gRPC status, if there is one.
+
+    The driver's shape is kept: a call error stays one, even where siblings had succeeded in an
+    earlier attempt, for kubelet then asks for all of them again (drivers must be idempotent).
+    """
+    for result in results:
+        if (
+            result is not None
+            and result.failure
+            and result.failure.surface is not Surface.CLAIM_ERROR
+        ):
+            return result
+    return None
 
 
 def status_of(driver: str, result: ClaimResult) -> Status:

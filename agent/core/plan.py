@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.core.held import Held
-from agent.core.model import ClaimOutcome, ClaimRef, ClaimResult, DeviceState, Kind, Surface
+from agent.core.model import ClaimOutcome, ClaimRef, ClaimResult, DeviceState, Kind
 
 _RESERVE = 0.5  # seconds left to hand the answer to kubelet before its deadline
 _RESERVE_SHARE = 0.05  # of the call's whole time, where that is less (tests, other callers)
@@ -238,19 +238,3 @@ class Plan:
             first_wall=track.first_wall,
             last_wall=track.last_wall,
         )
-
-
-def whole_call_failure(results: Sequence[ClaimResult | None]) -> ClaimResult | None:
-    """The failure that makes the whole answer a gRPC status, if there is one.
-
-    The driver's shape is kept: a call error stays one, even where siblings had succeeded in an
-    earlier attempt, for kubelet then asks for all of them again (drivers must be idempotent).
-    """
-    for result in results:
-        if (
-            result is not None
-            and result.failure
-            and result.failure.surface is not Surface.CLAIM_ERROR
-        ):
-            return result
-    return None

@@ -65,9 +65,10 @@ def prepared(record: PodRecord) -> Statement:
     if not troubled:
         return Statement("True", names.REASON_PREPARED, "all devices prepared")
     first = min(troubled, key=lambda h: h.first_wall)
-    text = (
-        f"all devices prepared after {record.attempts} attempts; first error: {first.first_error}"
-    )
+    # The trace id comes before the driver's text, which may be long and is then cut.
+    trace = f" (trace {first.trace_id})" if first.trace_id else ""
+    count = f"{record.attempts} attempts{trace}"
+    text = f"all devices prepared after {count}; first error: {first.first_error}"
     return Statement("True", names.REASON_PREPARED, cut(text, MESSAGE_LIMIT))
 
 
@@ -204,7 +205,7 @@ def _group(devices: Sequence[DeviceRecord], cause: int) -> str:
     text = f"{where}: {cut(first.cause, cause)}" if first.cause else f"{where}: failed"
     if verdict is not None:
         if verdict.hint:
-            text += f" Hint: {cut(verdict.hint, cause)}"
+            text += f". Hint: {cut(verdict.hint, cause)}"
         text += f" [{verdict.kind}, {verdict.culprit}, rule {verdict.rule}{_counts(history)}]"
     return text + ("" if text.endswith(".") else ".")
 

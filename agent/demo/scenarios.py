@@ -101,7 +101,7 @@ async def device(stage: Stage) -> None:
     await stage.until(
         lambda: world.condition(stage.pod).get("status") == "False", "a False condition", 8.0
     )
-    await stage.until(lambda: stage.kubelet_calls >= 2, "kubelet to ask again", 8.0)
+    await stage.until(lambda: stage.kubelet_calls >= 3, "kubelet to ask again", 8.0)
     stage.expect(stage.driver_calls == 1, "one call at the driver: its verdict is held")
     stage.expect(
         world.phase(stage.pod) == "Pending",
@@ -121,8 +121,10 @@ async def driver_restart(stage: Stage) -> None:
     stage.mark("driver", "is started again")
     await world.start_driver(NIC)
     await stage.runs(world.periods.resync[1] + 8.0)
-    wanted = 1 if stage.agent else 2
-    stage.expect(stage.kubelet_calls == wanted, f"{wanted} call(s) by kubelet")
+    if stage.agent:
+        stage.expect(stage.kubelet_calls == 1, "one call by kubelet")
+    else:  # more than two where the driver takes longer to start than kubelet waits
+        stage.expect(stage.kubelet_calls >= 2, "a second call by kubelet")
 
 
 async def agent_killed(stage: Stage) -> None:

@@ -16,10 +16,17 @@ from agent.demo.timeline import CREATED, RUNNING, Entry
 
 WIDTH = 100
 CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-TABLE = (("device", 10), ("state", 10), ("verdict", 11), ("culprit", 12), ("attempts", 9))
+TABLE = (
+    ("device", 10),
+    ("state", 10),
+    ("verdict", 11),
+    ("culprit", 12),
+    ("attempts", 10),
+    ("claim", 24),
+)
 
 
-CAUSES = "failed: "  # ends the prefixes that drivers put before a cause
+DETAILS = ("cause", "hint")
 
 
 class Printer:
@@ -39,8 +46,8 @@ class Printer:
     def paragraph(self, text: str, indent: int = 0, style: str = "") -> None:
         """Text, wrapped."""
         space = " " * indent
-        for line in textwrap.wrap(text, WIDTH, initial_indent=space, subsequent_indent=space):
-            self.line(line, style)
+        for line in _wrap(text, WIDTH - indent):
+            self.line(space + line, style)
 
     def timeline(self, title: str, entries: Sequence[Entry]) -> None:
         """Entries with seconds since `created`; what came before is at 0."""
@@ -48,7 +55,7 @@ class Printer:
         self.line(f"   {title}", "bold")
         for entry in entries:
             what = clean(entry.what, 400)
-            lines = textwrap.wrap(what, WIDTH - 26) or [""]
+            lines = _wrap(what, WIDTH - 26) or [""]
             good, bad = what == RUNNING or what.endswith("works"), "fail" in what.lower()
             style = "green" if good else "red" if bad else ""
             seconds = max(0.0, entry.wall - start)
@@ -75,13 +82,21 @@ class Printer:
 
     def _devices(self, devices: Sequence[dict[str, Any]]) -> None:
         head = "".join(f"{name:<{width}}" for name, width in TABLE)
-        self.line(f"         {head}cause", "dim")
+        self.line(f"         {head.rstrip()}", "dim")
         for device in devices:
             cells = "".join(f"{device.get(name, '-')!s:<{width}}" for name, width in TABLE)
-            self.line(f"         {cells}{str(device.get('cause', '-')).rpartition(CAUSES)[2]}")
+            self.line(f"         {cells.rstrip()}")
+            for name in DETAILS:
+                if device.get(name):
+                    self.paragraph(f"{name}: {clean(str(device[name]), 1024)}", 12)
 
 
 def _ours(conditions: Sequence[Object]) -> list[Object]:
     """Our conditions, DevicesPrepared first."""
     ours = [one for one in conditions if one["type"].startswith(f"{names.DOMAIN}/")]
     return sorted(ours, key=lambda one: str(one["type"] != names.CONDITION_PREPARED))
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Names with hyphens stay whole."""
+    return textwrap.wrap(text, width, break_on_hyphens=False)

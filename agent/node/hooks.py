@@ -31,3 +31,5 @@ class Hooks:
     on_generation: Callable[[str, str], None] = lambda driver, reason: None
     on_driver: Callable[[str, bool], None] = lambda driver, up: None
     on_registered: Callable[[str, bool], None] = lambda driver, registered: None
+    # name of a task of the node side, and what ended it
+    on_crash: Callable[[str, BaseException], None] = lambda name, error: None

@@ -89,6 +89,11 @@ class Instance:
         """True while a call could be sent."""
         return self.state is State.CONNECTED
 
+    @property
+    def ended(self) -> bool:
+        """True when nothing of it runs any more."""
+        return len(self._tasks) == 0
+
     def describe(self) -> dict[str, Any]:
         """State for people, as JSON types."""
         return {
@@ -140,7 +145,7 @@ class Instance:
         self.info = await self._ask()
         reason = self._choice.refusal(self.info, self.endpoint)
         if reason:
-            log.info("%s is not served: %s", self.path, reason)
+            log.info("%s is not served: %s", text.clean(self.path, 256), reason)
             self.last_error = reason
             self._set(State.IGNORED)
             return
@@ -162,7 +167,8 @@ class Instance:
                 error = str(failure) or type(failure).__name__
             self.last_error = text.clean(error, 256)
             if pause == _BACKOFF_FIRST:
-                log.info("%s does not answer GetInfo yet: %s", self.path, self.last_error)
+                shown = text.clean(self.path, 256)
+                log.info("%s does not answer GetInfo yet: %s", shown, self.last_error)
             self.at_start = False
             await self._pause(pause)
             pause = min(pause * 2, _BACKOFF_LAST)

@@ -55,7 +55,7 @@ class Link:
         self._said = _Said()
         self._kicked = asyncio.Event()
         self._present = asyncio.Event()
-        self._tasks = Tasks()
+        self._tasks = Tasks(hooks.on_crash)
 
     def start(self) -> None:
         """Begin to publish and retire."""
@@ -117,6 +117,7 @@ class Link:
             "generations": [one.describe() for one in self.generations.values()],
         }
 
+    @property
     def endpoints(self) -> list[str]:
         """Paths of the endpoints that listen, the newest last (for the liveness self-dial)."""
         return [one.sockets.endpoint for one in self.generations.values() if not one.stopped]

@@ -64,10 +64,12 @@ class Registry:
         )
         self._links: dict[str, Link] = {}
         self._instances: dict[str, Instance] = {}
+        self._left: list[Instance] = []  # whose calls in flight may still end
         self._appeared = 0
+        self._opened = False
         self._draining = False
         self._stop = asyncio.Event()
-        self._tasks = Tasks()
+        self._tasks = Tasks(self._hooks.on_crash)
 
     @property
     def links(self) -> Mapping[str, Link]:
@@ -79,7 +81,7 @@ class Registry:
 
         Raises UserError when another agent serves the same drivers or a directory is missing.
         """
-        self._open()
+        self.open()
         try:
             watch = self._tasks.start("registry", self._watch())
             stop = self._tasks.start("registry stop", self._stop.wait())
@@ -123,7 +125,13 @@ class Registry:
             ],
         }
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Check directories, take the lock, remove stale sockets; `run()` does it unless done.
+
+        Apart so that a program can refuse to start before anything runs. Raises UserError.
+        """
+        if self._opened:
+            return
         problem = paths.root_problem(self._root)
         if problem:
             raise UserError(problem)
@@ -137,6 +145,7 @@ class Registry:
             raise UserError(f"{error.filename}: cannot make it: {error.strerror}") from error
         self._locks.acquire()
         remove_stale(self._locks)
+        self._opened = True
 
     async def _watch(self) -> None:
         async for snapshot in snapshots(self.directory, rescan=self._settings.drivers.rescan):
@@ -149,8 +158,10 @@ class Registry:
             self._refresh(found)
         known = {path: one.identity for path, one in self._instances.items()}
         left, appeared = changes(known, snapshot.found)
+        self._left = [one for one in self._left if not one.ended]
         for path in left:
             instance = self._instances.pop(path)
+            self._left.append(instance)
             link = self._links.get(_name(instance))
             if link is not None:
                 link.remove(instance)
@@ -216,9 +227,10 @@ class Registry:
         await self._tasks.close()
         for link in self._links.values():
             await link.close()
-        for instance in self._instances.values():
+        for instance in (*self._instances.values(), *self._left):
             await instance.close()
         self._locks.close()
+        self._opened = False
 
 
 def _name(instance: Instance) -> str:

@@ -27,6 +27,7 @@ LINE_LIMIT = 4096
 
 _MESSAGE_LIMITS = (1500, 600, 150)  # characters; the next one when a line came out too long
 _VALUE_LIMIT = 256
+_LIST_LIMIT = 8
 _THROTTLE_SECONDS = 60.0
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -63,6 +64,8 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 def _value(value: object) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
+    if isinstance(value, list | tuple):
+        return [clean(str(item), 128) for item in value[:_LIST_LIMIT]]
     return clean(str(value), _VALUE_LIMIT)
 
 
@@ -115,7 +118,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _plain(value: object) -> str:
-    text = str(value)
+    text = ",".join(value) if isinstance(value, list) else str(value)
     return json.dumps(text, ensure_ascii=False) if not text or set(text) & set(' "=') else text
 
 

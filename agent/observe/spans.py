@@ -18,6 +18,7 @@ from agent.observe import methods
 from agent.observe.tracing import AttemptSpan
 
 TEXT_LIMIT = 1024  # bytes of an error text in a span
+FEW = 8  # claims that each get an event though they did not fail
 CLAIM_EVENT = "dra.claim"
 ATTR_STATE = "dra.claim.state"
 ATTR_HELD = "dra.claim.held"
@@ -126,7 +127,7 @@ class OtelCall:
             span.set_attribute(names.ATTR_RPC_STATUS, methods.spec_code(code))
             if outcomes:
                 span.set_attribute(names.ATTR_ATTEMPTS, max(o.attempts for o in outcomes))
-            for outcome in outcomes:
+            for outcome in _telling(outcomes):
                 span.add_event(CLAIM_EVENT, _outcome(outcome))
             failed = [o for o in outcomes if o.state is DeviceState.FAILED]
             text = failed[0].last_error if failed else ""
@@ -139,6 +140,13 @@ class OtelCall:
             elif code != 0:
                 span.set_attribute(names.ATTR_ERROR_TYPE, methods.spec_code(code))
         span.end()
+
+
+def _telling(outcomes: Sequence[ClaimOutcome]) -> Sequence[ClaimOutcome]:
+    """Of many claims those that failed; of a few all."""
+    if len(outcomes) <= FEW:
+        return outcomes
+    return [o for o in outcomes if o.state is DeviceState.FAILED][:FEW]
 
 
 def _outcome(outcome: ClaimOutcome) -> dict[str, AttributeValue]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,6 +18,7 @@ from agent.observe.tracing import Tracing
 from agent.proxy.flights import Flights
 from agent.settings.model import AgentConfig
 
+_BACKLOG = 256  # facts kept while the API client is being loaded
 _PREVIOUS = 1024  # claims whose last error is remembered
 _PREVIOUS_TEXT = 4096  # characters of it; longer texts that begin alike count as the same
 
@@ -26,6 +28,17 @@ class FactSink(Protocol):
 
     def submit(self, fact: CallFact) -> None:
         """Take a fact."""
+
+
+class Backlog:
+    """The sink until the API is connected: keeps the newest facts for the reporter."""
+
+    def __init__(self) -> None:
+        self.facts: deque[CallFact] = deque(maxlen=_BACKLOG)
+
+    def submit(self, fact: CallFact) -> None:
+        """Keep the fact; the oldest goes when full."""
+        self.facts.append(fact)
 
 
 class LogOnly:
@@ -73,7 +86,7 @@ class Context:
     held: HeldVerdicts
     random: Callable[[], float]
     wall: Callable[[], float]
-    sink: FactSink = field(default_factory=LogOnly)
+    sink: FactSink = field(default_factory=Backlog)
     live: set[LiveCall] = field(default_factory=set)
     unpreparing: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
     previous: dict[tuple[str, str], str] = field(default_factory=dict)

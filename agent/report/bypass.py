@@ -77,8 +77,8 @@ class BypassWatch:
         for driver in sorted(self._due(claim.drivers & self._calls.served_drivers())):
             self._renewed_at[driver] = now
             self.found[driver] = self.found.get(driver, 0) + 1
-            log.warning(
-                "%s: kubelet prepared claim %s/%s without the agent; registering again",
+            log.info(
+                "%s: kubelet prepared claim %s/%s without the agent",
                 driver,
                 namespace,
                 name,

@@ -45,7 +45,9 @@ class Worker:
                 wait = BACKOFF[0]
             except Unavailable as exc:
                 self._parts.on_report("any", "unavailable")
-                log.debug("report of pod %s waits: %s", entry.uid, exc)
+                first = wait == BACKOFF[0]
+                level = logging.WARNING if first else logging.DEBUG
+                log.log(level, "report of pod %s waits: %s", entry.uid, exc)
                 await asyncio.sleep(wait * (0.5 + random.random() / 2))
                 wait = min(wait * 2, BACKOFF[1])
                 continue
@@ -87,7 +89,7 @@ class Worker:
         text = str(exc)
         if text not in self._refusals and len(self._refusals) < _REFUSALS:
             self._refusals.add(text)
-            log.error("the API server refuses our writes: %s. Check deploy/rbac.yaml.", text)
+            log.error("the API server refuses our writes: %s. Check deploy/10-rbac.yaml.", text)
 
     async def _until(self, wake: asyncio.Event, again: float | None) -> None:
         timeout = None if again is None else max(0.0, again - self._parts.now())

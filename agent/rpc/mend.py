@@ -181,7 +181,7 @@ class Protocol(protocol.H2Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End every call of the connection."""
-        self.processor.close("the connection was lost" + (f": {exc}" if exc else ""))
+        self.processor.close("the peer's connection was lost" + (f": {exc}" if exc else ""))
 
     def abort(self) -> None:
         """Close at once: no GOAWAY, nothing more is written."""

@@ -23,6 +23,7 @@ from .harness.process import Process
 SAVED_LOGS = build.CACHE / "node-logs"
 _node: pytest.StashKey[Node] = pytest.StashKey()
 _started: pytest.StashKey[list[Process]] = pytest.StashKey()
+_figures: pytest.StashKey[list[str]] = pytest.StashKey()
 
 
 def obstacle() -> str:
@@ -61,6 +62,22 @@ def pytest_runtest_makereport(
             report.sections.append((f"log of {process.name}", process.tail(25)))
         report.sections.append(("whole logs", str(target)))
     return report
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    figures = config.stash.get(_figures, [])
+    if figures:
+        terminalreporter.section("figures")
+        for line in figures:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Takes a line with something measured; all lines are printed at the end of the run."""
+    return request.config.stash.setdefault(_figures, []).append
 
 
 @pytest.fixture(scope="session")

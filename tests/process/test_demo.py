@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from agent.demo.processes import Child, until
@@ -57,3 +58,20 @@ async def test_ctrl_c_ends_everything(temporary: Path, tmp_path: Path) -> None:
     assert await child.wait(20) == 130
     assert "Traceback" not in child.text()
     assert alive(children) == []
+
+
+async def test_keep_stays_up_until_ctrl_c(temporary: Path, tmp_path: Path) -> None:
+    child = Child(("-m", "agent", "demo", "--keep"), output=tmp_path / "out")
+    await child.start()
+    await until(lambda: "Still running" in child.text(), "the end of the stories", limit=60)
+    await until(lambda: "sockets, logs" in child.text(), "all addresses")
+    kept = child.text().partition("Still running")[2]
+    urls = [word for word in kept.split() if word.startswith("http://")]
+    assert len(urls) == 5
+    async with aiohttp.ClientSession() as session:
+        for url in urls:
+            async with session.get(url) as answer:
+                assert answer.status == 200, url
+    assert child.returncode is None
+    child.send(signal.SIGINT)
+    assert await child.wait(20) == 0, child.text()

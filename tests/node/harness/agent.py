@@ -21,7 +21,10 @@ from .process import Process
 from .waiting import wait_for
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-MANIFESTS = tuple(REPOSITORY / "deploy" / name for name in ("namespace.yaml", "rbac.yaml", "admission-policy.yaml"))
+MANIFESTS = tuple(
+    REPOSITORY / "deploy" / name
+    for name in ("00-namespace.yaml", "10-rbac.yaml", "20-admission-policy.yaml")
+)
 NAMESPACE = ACCOUNT = "dra-agent"
 HOST_POD = "dra-agent-host"
 # uid 0 without a single capability, and no way to get one: as the DaemonSet runs it.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.answer import whole_call_failure
 from agent.core.held import Held
 from agent.core.model import (
     ClaimRef,
@@ -19,7 +20,7 @@ from agent.core.model import (
     Transport,
     Verdict,
 )
-from agent.core.plan import Forward, Plan, Reply, RetryPolicy, Step, Wait, whole_call_failure
+from agent.core.plan import Forward, Plan, Reply, RetryPolicy, Step, Wait
 
 A, B = ClaimRef("ns", "uid-a", "a"), ClaimRef("ns", "uid-b", "b")
 TRANSIENT = Verdict(Kind.TRANSIENT, Culprit.DRIVER, "t")
@@ -142,6 +143,14 @@ def test_an_absent_driver_is_waited_for_and_asked_the_moment_it_is_back() -> Non
     plan.attempt_ended([failed(A, TRANSIENT)], 6.0, 1.0)
     assert plan.next(6.0, 0.0, 6.0) == Wait(10.0, until_connected=True)
     assert plan.next(7.0, 0.0, None) == Forward((A,), 37.5)
+
+
+def test_being_away_is_no_attempt_that_uses_up_an_unknown_failures_time() -> None:
+    plan = plan_of(A)
+    gone = Failure("d", "prepare", Surface.TRANSPORT, "x", None, Transport.GONE)
+    plan.driver_away([ClaimResult(A, None, gone, AMBIGUOUS)], 3.0)
+    assert isinstance(plan.next(7.0, 0.0, 0.0), Wait)
+    assert isinstance(plan.next(7.5, 0.0, None), Forward)
 
 
 def test_an_absent_driver_ends_the_call_when_the_hold_is_over() -> None:

@@ -35,7 +35,7 @@ def test_message_tells_all_worst_first() -> None:
         "False",
         "SomeDevicesFailed",
         "1 of 3 devices could not be prepared. gpu-1 of gpu.example.com (claim c): "
-        "invalid sharing strategy Hint: Correct the claim's parameters "
+        "invalid sharing strategy. Hint: Correct the claim's parameters "
         f"[permanent, parameters, rule bad-strategy, attempts 2, trace {'ab' * 16}]. "
         "Blocked by it: gpu-0. Prepared: eth0. Pod not failed: mode is observe.",
     )
@@ -69,7 +69,9 @@ def test_prepared_tells_attempts_and_first_error() -> None:
     )
     said = status.prepared(made)
     assert (said.status, said.reason) == ("True", "Prepared")
-    assert said.message == "all devices prepared after 4 attempts; first error: device busy"
+    assert said.message == (
+        f"all devices prepared after 4 attempts (trace {'ab' * 16}); first error: device busy"
+    )
     quiet = record([claim()], fact(outcome("c", DeviceState.PREPARED)))
     assert status.prepared(quiet).message == "all devices prepared"
 

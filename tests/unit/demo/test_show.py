@@ -49,9 +49,10 @@ def test_the_pods_own_status_is_shown_with_a_line_per_device() -> None:
             "verdict": "permanent",
             "culprit": "device",
             "attempts": 1,
+            "claim": "p-gpu",
             "cause": "a: b: no such gpu",
         },
-        {"device": "gpu-4", "state": "blocked"},
+        {"device": "gpu-4", "state": "blocked", "claim": "p-gpu"},
     ]
     condition = {
         "type": names.CONDITION_PREPARED,
@@ -67,6 +68,7 @@ def test_the_pods_own_status_is_shown_with_a_line_per_device() -> None:
     text = stream.getvalue()
     assert f"{names.CONDITION_PREPARED}=False ({names.REASON_SOME_FAILED})" in text
     assert "Ready" not in text
-    rows = [line.split() for line in text.splitlines()[-2:]]
-    assert rows[0][5:] == ["a:", "b:", "no", "such", "gpu"]
-    assert rows[1] == ["gpu-4", "blocked", "-", "-", "-", "-"]
+    rows = [line.split() for line in text.splitlines()[-3:]]
+    assert rows[0] == ["gpu-5", "failed", "permanent", "device", "1", "p-gpu"]
+    assert rows[1] == ["cause:", "a:", "b:", "no", "such", "gpu"]
+    assert rows[2] == ["gpu-4", "blocked", "-", "-", "-", "p-gpu"]

@@ -23,7 +23,7 @@ def load(name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def pod() -> Any:
-    return load("daemonset.yaml")["DaemonSet"]["spec"]["template"]["spec"]
+    return load("30-daemonset.yaml")["DaemonSet"]["spec"]["template"]["spec"]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def container(pod: Any) -> Any:
 
 
 def test_rights_are_exactly_these() -> None:
-    rules = load("rbac.yaml")["ClusterRole"]["rules"]
+    rules = load("10-rbac.yaml")["ClusterRole"]["rules"]
     found = {
         (g, r): set(rule["verbs"])
         for rule in rules
@@ -47,24 +47,24 @@ def test_rights_are_exactly_these() -> None:
         ("resource.k8s.io", "resourceclaims"): {"get"},
         ("events.k8s.io", "events"): {"create", "patch"},
     }
-    text = (DEPLOY / "rbac.yaml").read_text()
+    text = (DEPLOY / "10-rbac.yaml").read_text()
     assert text.count("\n  # ") == len(rules), "each rule says why"
 
 
 def test_one_account_everywhere(pod: Any) -> None:
-    rbac = load("rbac.yaml")
+    rbac = load("10-rbac.yaml")
     (subject,) = rbac["ClusterRoleBinding"]["subjects"]
     assert f"system:serviceaccount:{subject['namespace']}:{subject['name']}" == ACCOUNT
     assert rbac["ClusterRoleBinding"]["roleRef"]["name"] == rbac["ClusterRole"]["metadata"]["name"]
     assert rbac["ServiceAccount"]["metadata"]["name"] == pod["serviceAccountName"] == "dra-agent"
-    namespace = load("namespace.yaml")["Namespace"]["metadata"]["name"]
-    daemonset = load("daemonset.yaml")
+    namespace = load("00-namespace.yaml")["Namespace"]["metadata"]["name"]
+    daemonset = load("30-daemonset.yaml")
     spaces = {d["metadata"]["namespace"] for d in daemonset.values()}
     assert spaces == {namespace} == {rbac["ServiceAccount"]["metadata"]["namespace"]}
 
 
 def test_policy_fences_the_agent() -> None:
-    found = load("admission-policy.yaml")
+    found = load("20-admission-policy.yaml")
     policy, binding = found["ValidatingAdmissionPolicy"], found["ValidatingAdmissionPolicyBinding"]
     spec = policy["spec"]
     assert spec["failurePolicy"] == "Fail"
@@ -152,7 +152,7 @@ def test_resources_and_place(pod: Any, container: Any) -> None:
 
 
 def test_config_is_valid_and_only_watches() -> None:
-    text = load("daemonset.yaml")["ConfigMap"]["data"]["agent.yaml"]
+    text = load("30-daemonset.yaml")["ConfigMap"]["data"]["agent.yaml"]
     config = msgspec.convert(
         yaml.safe_load(text), AgentConfig, dec_hook=lambda kind, value: kind(value)
     )
@@ -160,6 +160,6 @@ def test_config_is_valid_and_only_watches() -> None:
 
 
 def test_selector_matches_the_pods() -> None:
-    daemonset = load("daemonset.yaml")["DaemonSet"]["spec"]
+    daemonset = load("30-daemonset.yaml")["DaemonSet"]["spec"]
     assert daemonset["selector"]["matchLabels"] == daemonset["template"]["metadata"]["labels"]
     assert "maxSurge" not in daemonset["updateStrategy"]["rollingUpdate"]

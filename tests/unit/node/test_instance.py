@@ -159,3 +159,4 @@ async def test_one_that_leaves_lets_its_calls_end(driver: Driver, instance: Made
     await driver.kill()
     await until(lambda: one.channel is not None and not one.channel.connected)
     assert states == [State.CONNECTING, State.CONNECTED]
+    await until(lambda: one.ended)

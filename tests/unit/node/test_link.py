@@ -183,7 +183,7 @@ async def test_the_last_that_leaves_ends_the_link_after_the_hold(bench: Bench) -
     link.remove(one)
     await until(lambda: bench.idle)
     assert os.listdir(bench.root) == []
-    assert link.endpoints() == []
+    assert link.endpoints == []
 
 
 async def test_a_renewal_is_told_and_replaces_the_older_generation(bench: Bench) -> None:
@@ -196,7 +196,7 @@ async def test_a_renewal_is_told_and_replaces_the_older_generation(bench: Bench)
     assert bench.said[-1] == ("trigger", "bypass")
     await until(lambda: len(link.generations) == 2)
     second = list(link.generations)[1]
-    assert len(link.endpoints()) == 2
+    assert len(link.endpoints) == 2
     channels = []
     for name in (first, second):
         channel = Channel(link.generations[name].sockets.endpoint)
@@ -241,7 +241,7 @@ async def test_a_call_in_flight_is_answered_before_the_drain_ends(bench: Bench) 
     one.state = State.CONNECTED
     link.add(one)
     await until(lambda: link.generations)
-    channel = Channel(link.endpoints()[0])
+    channel = Channel(link.endpoints[0])
     await channel.connect()
     loop = asyncio.get_running_loop()
     call = loop.create_task(channel.unary("/a.B/C", b"x", timeout=10))

@@ -379,6 +379,18 @@ async def test_a_sidecar_serves_its_driver_and_the_node_agent_the_others(
             assert kubelet.through_agent(NIC)
 
 
+async def test_open_refuses_before_anything_runs(root: str) -> None:
+    first, second = Agent(root), Agent(root)
+    first.registry.open()
+    with pytest.raises(UserError, match="another agent"):
+        second.registry.open()
+    async with first:
+        assert first.registry.watching
+    second.registry.open()
+    async with second:
+        assert second.registry.watching
+
+
 async def test_a_missing_registry_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="plugins_registry"):
         await Agent(str(tmp_path)).registry.run()
@@ -467,7 +479,7 @@ class TestIntake:
             await until(lambda: driver.notified)
             assert agent.registry.directory == intake
             link = agent.registry.links[GPU]
-            await until(link.endpoints)
+            await until(lambda: link.endpoints)
             probe = Channel(next(iter(link.generations.values())).sockets.registration)
             await probe.connect()
             answer = await probe.unary(names.REGISTRATION_NOTIFY, b"\x08\x01", timeout=5)

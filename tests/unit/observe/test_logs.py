@@ -169,3 +169,14 @@ def test_op_ids_are_eight_hex_digits() -> None:
     ids = {logs.new_op_id() for _ in range(100)}
     assert len(ids) > 95
     assert all(len(op) == 8 and int(op, 16) >= 0 for op in ids)
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_lists_stay_lists_and_short(pipe: Pipe, format: Literal["text", "json"]) -> None:
+    set_up(pipe, format)
+    log.info("m", extra={"claims": [f"ns/c{i}\n" for i in range(500)]})
+    [line] = pipe.lines()
+    if format == "json":
+        assert json.loads(line)["claims"] == [f"ns/c{i}" for i in range(8)]
+    else:
+        assert line.endswith("claims=" + ",".join(f"ns/c{i}" for i in range(8)))

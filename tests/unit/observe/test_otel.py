@@ -166,3 +166,13 @@ async def test_close_ends_in_time_though_the_collector_never_answers(
         async with asyncio.timeout(5):
             await traces.close(0.2)
     assert "spans left unsent after 0.2 s" in caplog.text
+
+
+async def test_a_call_for_hundreds_of_claims_names_some() -> None:
+    async with Receiver() as receiver:
+        traces = made(receiver.endpoint)
+        traces.call(PREPARE, DRIVER, [claim(str(uuid.uuid4())) for _ in range(500)]).end(0)
+        await traces.close(10)
+    [got] = receiver.spans
+    assert len(got.span.links) == otel.MANY - 1
+    assert got.attributes["dra.claim.count"] == 500

@@ -123,3 +123,9 @@ async def test_an_attempt_that_failed(
     assert got.span.status.message == "text"
     assert got.attributes["error.type"] == error_type
     assert ("rpc.status_code" in got.attributes) == (args[0] is not None)
+
+
+async def test_of_many_claims_those_that_failed_are_told() -> None:
+    good = [outcome(DeviceState.PREPARED, attempts=1) for _ in range(500)]
+    got = await one_call(0, *good, outcome(DeviceState.FAILED, last_error="x"))
+    assert [plain(e.attributes)["dra.claim.state"] for e in got.span.events] == ["failed"]

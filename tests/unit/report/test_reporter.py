@@ -86,7 +86,8 @@ async def test_recovery_is_written_once_and_memory_is_freed(observe: Bench) -> N
     observe.submit(outcome("p-0", PREPARED))
     await eventually(lambda: observe.prepared("p").get("status") == "True")
     assert observe.prepared("p")["message"] == (
-        "all devices prepared after 5 attempts; first error: invalid sharing strategy"
+        f"all devices prepared after 5 attempts (trace {'ab' * 16});"
+        " first error: invalid sharing strategy"
     )
     await observe.api.change_pod("p", start_container)
     await eventually(lambda: not len(observe.reporter._book))

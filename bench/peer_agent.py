@@ -1,4 +1,4 @@
-"""agent.py LISTEN UPSTREAM COLLECTOR: the agent's own way of a call between two given sockets.
+"""peer_agent.py LISTEN UPSTREAM COLLECTOR: the agent's own way of a call between two given sockets.
 
 Server, proxy, plan and channel as in `dra-agent run`, with metrics, JSON logs and sampled traces
 on; only registration and reporting are left out, for there is no kubelet here.

@@ -1,4 +1,4 @@
-"""relay.py LISTEN UPSTREAM: the barest transparent relay on plain grpclib, as a measure.
+"""peer_relay.py LISTEN UPSTREAM: the barest transparent relay on plain grpclib, as a measure.
 
 What it costs is what the library costs: no retries, no claims read, nothing told.
 """
