@@ -26,7 +26,6 @@ VENV = ROOT / ".venv"
 REPORTS = ROOT / ".cache" / "reports"
 VERSIONS = ("3.11", "3.13")  # the oldest and the newest that are supported
 EXIT_MISSING = 3  # of tests/node/build.py
-EXIT_NO_TESTS = 5  # of pytest
 
 NO_SKIP = os.environ.get("DRA_NO_SKIP", "") not in ("", "0")
 
@@ -51,6 +50,11 @@ class Total:
         banner(f"SKIPPED: {what}: {why}")
         self.skipped += 1
         self.problems.append(f"SKIPPED  {what}: {why}")
+
+    def note(self, text: str) -> None:
+        """Something less than a skip that a reader should know."""
+        banner(f"NOTE: {text}")
+        self.problems.append(f"NOTE     {text}")
 
     def line(self) -> str:
         """The runner's summary."""
@@ -140,32 +144,32 @@ def same(total: Total, fresh: Path, kept: Path, target: str) -> None:
             total.fail(f"{old.relative_to(ROOT)} is not what its source makes: {target}")
 
 
-def interpreters() -> Iterator[tuple[str, Path | None]]:
-    """Each supported version with an environment for it; None where there is no such Python."""
+def interpreters(total: Total) -> Iterator[tuple[str, Path]]:
+    """The environment's own Python first, then each other supported one that is present."""
+    own = version_of(tool("python"))
+    yield own, tool("python")
     for version in VERSIONS:
-        if version_of(tool("python")) == version:
-            yield version, tool("python")
+        if version == own:
             continue
         found = find_python(version)
         folder = f".venv-{version}"
         if found is None:
-            yield version, None
+            total.note(f"no python{version} on PATH (nor of pyenv or uv): not tested under it")
         elif run(found, "tests/venvs.py", folder, "dev") == 0:
             yield version, ROOT / folder / "bin" / "python"
         else:
-            raise RuntimeError(f"no environment for Python {version}")
+            total.fail(f"environment for Python {version}")
 
 
 def find_python(version: str) -> str | None:
     """On PATH, else where pyenv and uv keep theirs."""
+    roots = [Path(sys.base_prefix).parent, Path.home() / ".pyenv" / "versions"]
+    roots += [Path(root) / "versions" for root in filter(None, [os.environ.get("PYENV_ROOT")])]
+    patterns = [(root, f"{version}.*/bin/python{version}") for root in roots]
+    uv = Path.home() / ".local" / "share" / "uv" / "python"
+    patterns.append((uv, f"cpython-{version}.*/bin/python{version}"))
     found = [shutil.which(f"python{version}")]
-    for pattern in (
-        f".pyenv/versions/{version}.*/bin/python{version}",
-        f".local/share/uv/python/cpython-{version}.*/bin/python{version}",
-    ):
-        found += [str(path) for path in sorted(Path.home().glob(pattern))]
-    for root in filter(None, (os.environ.get("PYENV_ROOT"),)):
-        found += [str(p) for p in Path(root).glob(f"versions/{version}.*/bin/python{version}")]
+    found += [str(path) for root, pattern in patterns for path in sorted(root.glob(pattern))]
     return next((path for path in found if path and version_of(path) == version), None)
 
 
@@ -180,16 +184,9 @@ def version_of(python: str | Path) -> str:
 
 def unit(total: Total) -> None:
     """Unit and real-process tests on each version."""
-    found = 0
     with stage(total, "environments"):
-        versions = list(interpreters())
+        versions = list(interpreters(total))
     for version, python in versions:
-        if python is None:
-            if version == VERSIONS[-1] or found == 0:
-                why = f"no python{version} on PATH (nor of pyenv or uv); install it"
-                total.skip(f"tests under Python {version}", why)
-            continue
-        found += 1
         with stage(total, f"tests under Python {version}"):
             pytest(total, f"unit-{version}", python, "-m", "pytest", "-q", "-m", "not slow")
 
@@ -264,10 +261,8 @@ def finish(total: Total) -> int:
     if NO_SKIP and total.skipped:
         total.fail(f"{total.skipped} skipped, and skips are forbidden (DRA_NO_SKIP)")
     if total.problems:
-        banner("not passed")
+        banner("to know")
         print("\n".join(total.problems))
-    if total.passed == 0 and total.failed == 0 and not NO_SKIP:
-        print("nothing failed (no tests among what was asked for)")
     print(f"\n{total.line()}", flush=True)
     return 1 if total.failed else 0
 
@@ -281,11 +276,11 @@ def main() -> int:
         return 2
     total = Total()
     began = time.monotonic()
-    if "long" not in wanted or version_of(tool("python")) == "":
-        with stage(total, "environment"):
-            if run(sys.executable, "tests/venvs.py", ".venv", "dev"):
-                total.fail("environment .venv")
-                return finish(total)
+    with stage(total, "environment"):
+        if run(sys.executable, "tests/venvs.py", ".venv", "dev"):
+            total.fail("environment .venv")
+    if total.failed:
+        return finish(total)
     for name in wanted:
         STAGES[name](total)
     total.times.append(("all", time.monotonic() - began))

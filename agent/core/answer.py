@@ -21,9 +21,12 @@ _TRANSPORT_CODES = {
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """A driver's response as it came, and which claims it had been asked for."""
+    """A driver's response as it came, and the claims it answers.
 
-    claims: frozenset[str]
+    `claims` are those it was asked for, None when it holds others or misses some.
+    """
+
+    claims: frozenset[str] | None
     body: bytes
     initial: Metadata = ()
     trailers: Metadata = ()
@@ -53,11 +56,11 @@ def compose(
     """Build the answer. `results` are in the call's order; None stands for a claim never asked."""
     whole = whole_call_failure([result for _, result in results])
     if whole is not None:
-        return Answer(status=status_of(driver, whole))
-    if raw is not None and all(result is not None and result.ok for _, result in results):
-        asked = {claim.uid for claim, _ in results}
-        if raw.claims == asked and wire.entries(raw.body).keys() == asked:
-            return Answer(raw.body, None, raw.initial, raw.trailers)
+        status = status_of(driver, whole)
+        return Answer(None, status, status.initial, status.trailers)
+    healthy = all(result is not None and result.ok for _, result in results)
+    if raw is not None and healthy and raw.claims == {claim.uid for claim, _ in results}:
+        return Answer(raw.body, None, raw.initial, raw.trailers)
     failed = [claim.name for claim, result in results if result is not None and not result.ok]
     blocked = f"dra-agent: {driver}: not asked, because of {', '.join(sorted(failed)[:3])}"
     entries = [(claim.uid, _entry(driver, result, blocked)) for claim, result in results]

@@ -69,6 +69,7 @@ class Status:
     message: str
     details: bytes | None = None  # grpc-status-details-bin
     trailers: Metadata = ()
+    initial: Metadata = ()  # what came before it, when the answer was not trailers-only
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class Failure:
     code: int | None = None  # gRPC code of a call error
     transport: Transport | None = None
     permanent_error: bool = False  # field 3 of KEP-5322, only with a text
+    details: bytes | None = None  # grpc-status-details-bin of a call error
+    claim: str = ""  # UID of the claim that failed; a driver's marker must name it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +95,22 @@ class Verdict:
     culprit: Culprit
     rule: str  # id of the rule that said so
     hint: str = ""  # for a person: what it means, what to do
-    device: str | None = None  # only where the rule finds it in the text
+    device: str | None = None  # the one to blame, as the text names it; only with culprit `device`
     explicit: bool = False  # the driver said permanent_error itself
-    single_attempt: bool = False  # a repeat within one call is a risk with this driver
+    max_attempts: int | None = None  # per call, where a repeat is a risk; 1: never repeated
+    retry_after: float | None = None  # seconds for which the driver asks not to be asked again
+    named: tuple[str, ...] = ()  # what the text names and may be a device; no blame
+    span: tuple[int, int] | None = None  # what the rule matched: [start, end) of the cleaned text
 
     @property
     def permanent(self) -> bool:
         """True when asking again is pointless."""
         return self.kind is Kind.PERMANENT
+
+    @property
+    def single_attempt(self) -> bool:
+        """True when the driver must be asked only once per call."""
+        return self.max_attempts == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +122,7 @@ class ClaimResult:
     failure: Failure | None = None
     verdict: Verdict | None = None
     status: Status | None = None  # set when the whole call failed
+    devices: tuple[str, ...] = ()  # names of the devices in `entry`
 
     @property
     def ok(self) -> bool:
@@ -170,4 +182,6 @@ class Device:
     device: str
     share_id: str = ""
     admin_access: bool = False
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = field(default_factory=dict)  # as its ResourceSlice has them
+    parameters_from: str = ""  # who wrote its opaque parameters: claim, class, or "claim,class"
+    device_class: str = ""  # of the request

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from agent.core import wire
 from agent.core.answer import RawAnswer
-from agent.core.model import ClaimRef, ClaimResult, Failure, Surface, Transport
+from agent.core.model import ClaimRef, ClaimResult, Failure, Status, Surface, Transport
 from agent.errors import TransportError
 from agent.node.link import Link
 from agent.observe.tracing import CallSpan
@@ -43,6 +44,7 @@ class Sender:
         span = self._span.attempt(self._number, claims, channel.path if channel else "")
         got: Answer | None = None
         kind = ""
+        raw: RawAnswer | None = None
         try:
             if channel is None:
                 raise TransportError(Transport.GONE, NOBODY, sent=False)
@@ -52,7 +54,14 @@ class Sender:
             got = await channel.unary(
                 request.method, body, metadata=request.metadata, timeout=timeout
             )
-            results = self._judge(claims, got)
+            if got.status is not None:
+                results = self._refused(claims, got, got.status)
+            else:
+                entries = wire.entries(got.body or b"")
+                results = self._judge(claims, entries)
+                uids = frozenset(claim.uid for claim in claims)
+                exact = uids if entries.keys() == uids else None
+                raw = RawAnswer(exact, got.body or b"", got.initial, got.trailers)
         except TransportError as error:
             kind, results = error.kind, self.failed(claims, error.kind, error.text)
         except wire.WireError as error:
@@ -62,39 +71,46 @@ class Sender:
         text = bad.failure.text if bad and bad.failure else ""
         span.end(code, text, bad.verdict if bad else None, error_type=kind)
         self._ctx.metrics.attempt(name, request.method, UNAVAILABLE if code is None else code)
-        raw = None
-        if got is not None and got.body is not None:
-            uids = frozenset(claim.uid for claim in claims)
-            raw = RawAnswer(uids, got.body, got.initial, got.trailers)
         return Attempt({result.claim.uid: result for result in results}, raw)
 
     def failed(self, claims: Iterable[ClaimRef], kind: Transport, text: str) -> list[ClaimResult]:
         """Results of claims for which no answer came."""
         failure = Failure(self._link.name, "prepare", Surface.TRANSPORT, text, transport=kind)
-        return self._all(claims, failure, None)
+        return self._all(claims, failure)
 
-    def _judge(self, claims: Iterable[ClaimRef], got: Answer) -> list[ClaimResult]:
-        name = self._link.name
-        if got.status is not None:
-            text, code = got.status.message, got.status.code
-            return self._all(claims, Failure(name, "prepare", Surface.CALL_ERROR, text, code), got)
-        entries = wire.entries(got.body or b"")
+    def _refused(
+        self, claims: Iterable[ClaimRef], got: Answer, status: Status
+    ) -> list[ClaimResult]:
+        failure = Failure(
+            self._link.name, "prepare", Surface.CALL_ERROR, status.message, status.code
+        )
+        trailers = got.trailers or status.trailers
+        kept = replace(status, initial=got.initial, trailers=trailers)
+        return self._all(claims, failure, kept)
+
+    def _judge(
+        self, claims: Iterable[ClaimRef], entries: Mapping[str, wire.Entry]
+    ) -> list[ClaimResult]:
         results = []
         for claim in claims:
             entry = entries.get(claim.uid)
             if entry is not None and not entry.error:
-                results.append(ClaimResult(claim, entry=entry.raw))
+                results.append(ClaimResult(claim, entry.raw, devices=entry.devices))
                 continue
             text = entry.error if entry else "the driver's answer has no entry for this claim"
-            explicit = entry is not None and entry.permanent_error
-            failure = Failure(name, "prepare", Surface.CLAIM_ERROR, text, permanent_error=explicit)
+            failure = Failure(
+                self._link.name,
+                "prepare",
+                Surface.CLAIM_ERROR,
+                text,
+                permanent_error=entry is not None and entry.permanent_error,
+            )
             raw = entry.raw if entry else None
             results.append(ClaimResult(claim, raw, failure, self._ctx.rules.classify(failure)))
         return results
 
     def _all(
-        self, claims: Iterable[ClaimRef], failure: Failure, got: Answer | None
+        self, claims: Iterable[ClaimRef], failure: Failure, status: Status | None = None
     ) -> list[ClaimResult]:
         verdict = self._ctx.rules.classify(failure)
-        status = got.status if got else None
         return [ClaimResult(claim, None, failure, verdict, status) for claim in claims]

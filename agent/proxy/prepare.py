@@ -48,7 +48,7 @@ class PrepareCall:
         """Answer the call; the handler of rpc.Server awaits this."""
         await self._after_unprepare()
         plan = self._plan()
-        live = LiveCall(self._link.name, self._claims, plan)
+        live = LiveCall(self._link.name, self._claims, plan, began=self._arrived)
         self._ctx.live.add(live)
         try:
             reply = await self._drive(plan, live)
@@ -101,6 +101,7 @@ class PrepareCall:
 
     async def _wait(self, step: Wait, live: LiveCall) -> None:
         began = self._loop.time()
+        live.wake.clear()  # whatever set it was seen by the plan when it decided to wait
         tasks = [self._ctx.tasks.start("prepare wait", live.wake.wait())]
         if step.until_connected:
             waiting = self._link.wait_connected(step.seconds)
@@ -144,7 +145,7 @@ class PrepareCall:
         if result is not None and result.ok:
             ctx.previous.pop(key, None)
             ctx.passed.add((claim.namespace, claim.name))
-            return replace(outcome, devices=wire.entry(result.entry or b"").devices)
+            return replace(outcome, devices=result.devices)
         if result is None or result.failure is None or result.verdict is None:
             return outcome
         ctx.remember_error(name, claim.uid, result.failure.text)

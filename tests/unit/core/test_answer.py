@@ -61,14 +61,15 @@ def test_an_error_says_driver_verdict_and_device_and_its_sibling_why_it_was_not_
 
 
 def test_a_status_keeps_code_details_and_trailers_and_wins_over_prepared_siblings() -> None:
-    status = Status(9, "no", b"\x01", (("k", "v"),))
+    status = Status(9, "no", b"\x01", (("k", "v"),), (("i", "1"),))
     failure = Failure("d", "prepare", Surface.CALL_ERROR, "no", 9)
     whole = ClaimResult(B, None, failure, BAD, status)
     answer = compose("d", [(A, ok(A)), (B, whole)], None)
     assert answer.body is None
     assert answer.status == Status(
-        9, "dra-agent: d: permanent (device gpu-1): no", b"\x01", (("k", "v"),)
+        9, "dra-agent: d: permanent (device gpu-1): no", b"\x01", (("k", "v"),), (("i", "1"),)
     )
+    assert (answer.initial, answer.trailers) == (status.initial, status.trailers)
 
 
 def test_a_call_without_an_answer_gets_the_code_grpc_go_would_give() -> None:
@@ -94,7 +95,8 @@ def test_the_answer_holds_exactly_the_claims_asked_for(
     asked: dict[str, bool], answered: set[str]
 ) -> None:
     """Whatever the driver's own answer held."""
-    raw = RawAnswer(frozenset(answered), wire.response([(uid, b"") for uid in answered]))
+    exact = frozenset(answered) if answered == asked.keys() else None
+    raw = RawAnswer(exact, wire.response([(uid, b"") for uid in answered]))
     pairs = []
     for uid, good in asked.items():
         claim = ClaimRef("ns", uid, uid)

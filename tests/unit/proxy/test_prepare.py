@@ -86,12 +86,13 @@ async def test_the_drivers_own_word_is_held_in_observe_too() -> None:
 
 async def test_a_whole_call_error_stays_one_with_code_and_details() -> None:
     status = Status(3, "permanent no", b"\x08\x03", (("x", "y"),))
-    answer = await Bench(Answer(None, status)).call(A, B)
+    answer = await Bench(Answer(None, status, (("initial", "yes"),))).call(A, B)
     assert answer.status is not None
     assert answer.status.code == 3
     assert answer.status.message.endswith("permanent no")
     assert answer.status.details == b"\x08\x03"
-    assert answer.status.trailers == (("x", "y"),)
+    assert answer.trailers == (("x", "y"),)
+    assert answer.initial == (("initial", "yes"),)
 
 
 async def test_a_transport_fault_becomes_an_answer_after_retries() -> None:
