@@ -15,6 +15,7 @@ import uvloop
 
 import agent
 from agent.aio import Tasks
+from agent.core.classify import RuleSet
 from agent.core.held import HeldVerdicts
 from agent.core.pods import Pod
 from agent.errors import UserError
@@ -30,7 +31,10 @@ from agent.probes import AgentProbes
 from agent.proxy.context import Backlog, Context, LogOnly
 from agent.proxy.flights import Flights
 from agent.proxy.proxy import Proxy
+from agent.reload import FIXED, Reloader, Source, in_force, tell
 from agent.report.bypass import BypassWatch
+from agent.report.hooks import Hooks as ReportHooks
+from agent.report.nudge import Nudger
 from agent.report.reporter import Reporter
 from agent.settings.model import AgentConfig, NodeIdentity
 from agent.settings.rulefiles import load_rules
@@ -41,12 +45,12 @@ _FLUSH = 3.0  # seconds that reports, and then traces, may take at the end
 _EXIT_USER = 2
 
 
-def run(config: AgentConfig, identity: NodeIdentity) -> int:
+def run(config: AgentConfig, identity: NodeIdentity, source: Source = FIXED) -> int:
     """Run until SIGTERM or SIGINT; returns the exit code. A second signal ends at once."""
     logs.setup(config.log.level, config.log.format)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(App(config, identity).main())
+            return runner.run(App(config, identity, source).main())
     except UserError as error:
         for problem in error.problems:
             print(f"dra-agent: {problem}", file=sys.stderr)
@@ -56,7 +60,7 @@ def run(config: AgentConfig, identity: NodeIdentity) -> int:
 class App:
     """One agent."""
 
-    def __init__(self, config: AgentConfig, identity: NodeIdentity) -> None:
+    def __init__(self, config: AgentConfig, identity: NodeIdentity, source: Source = FIXED) -> None:
         self._config = config
         self._identity = identity
         self._stop = asyncio.Event()
@@ -75,6 +79,7 @@ class App:
             wall=time.time,
         )
         self.proxy = Proxy(self.ctx, self._links)
+        self.nudger = Nudger(config.report.nudge, self.proxy, on_nudge=metrics.nudge)
         self.registry = Registry(
             settings=config,
             identity=identity,
@@ -84,10 +89,13 @@ class App:
                 on_generation=metrics.renewal,
                 on_driver=self._driver,
                 on_registered=metrics.registered,
+                on_ready=self.nudger.ready,
+                on_direct=metrics.bypass,
                 on_crash=self._crashed,
             ),
         )
         self.probes = AgentProbes(identity, self.registry, self.ctx)
+        self._reload = Reloader(source, config, apply=self._reloaded, tell=self._tell)
         self.reporter: Reporter | None = None
         self._kube: Kube | None = None
         self._bypass: BypassWatch | None = None
@@ -107,6 +115,7 @@ class App:
                 host = self._config.http.listen.rpartition(":")[0]
                 log.info("http listening", extra={"host": host, "port": port})
             self._tasks.start("connect to the API server", self._connect())
+            self._tasks.start("config watch", self._reload.run())
             stop = self._tasks.start("stop signal", self._stop.wait())
             await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
             if serving.done():
@@ -148,15 +157,15 @@ class App:
         pods.on_deleting.append(self._pod_deleting)
         pods.on_gone.append(self._pod_gone)
         self.reporter = probes.reporter = Reporter(
-            config, self._identity, kube, pods, self.proxy, on_report=self._reported
+            self.ctx.settings, self._identity, kube, pods, self.proxy, hooks=self._report_hooks()
         )
-        self._bypass = BypassWatch(
+        self._bypass = probes.bypass = BypassWatch(
             kube, pods, self.proxy, passed=self.proxy.passed, renew=self._bypassed
         )
-        early, self.ctx.sink = self.ctx.sink, self.reporter
+        early, self.ctx.sink = self.ctx.sink, self.nudger.beside(self.reporter)
         if isinstance(early, Backlog):
-            for fact in early.facts:
-                self.reporter.submit(fact)
+            early.replay(self.ctx.sink)
+        self.nudger.attach(kube, pods)
         probes.reporting = "on"
         self._tasks.start("reporter", self.reporter.run())
         self._tasks.start("pod watch", pods.run())
@@ -188,6 +197,7 @@ class App:
         await self._tasks.close()
         if self._bypass is not None:
             await self._bypass.close()
+        await self.nudger.close()
         await self.ctx.tasks.close()
         await self.ctx.tracing.close(_FLUSH)
         if self._kube is not None:
@@ -205,17 +215,27 @@ class App:
 
     def _bypassed(self, driver: str, reason: str) -> None:
         self.ctx.metrics.bypass(driver)
-        log.warning("a prepare passed the agent by; registering again", extra={"driver": driver})
         self.registry.renew(driver, reason)
 
-    def _reported(self, kind: str, result: str) -> None:
-        self.ctx.metrics.report(kind, result)
-        if result == "dropped":
-            self.ctx.metrics.report_dropped()
+    def _reloaded(self, config: AgentConfig, rules: RuleSet) -> None:
+        in_force(self.ctx, config, rules)
+        if self.reporter is not None:
+            self.reporter.reconfigure(config)
+        for driver in list(self.registry.links):
+            self._triggered(driver, "config")
+
+    async def _tell(self, said: str, accepted: bool) -> None:
+        self.ctx.metrics.config_reload("accepted" if accepted else "refused", time.time())
+        if self._kube is not None:
+            await tell(self._kube, self._identity, said, accepted)
+
+    def _report_hooks(self) -> ReportHooks:
+        metrics = self.ctx.metrics
+        return ReportHooks(metrics.report, metrics.escalation, metrics.outcome)
 
     def _driver(self, driver: str, up: bool) -> None:
-        self.ctx.metrics.driver_known(driver)
         self.ctx.metrics.driver_up(driver, up)
+        self.nudger.driver_up(driver, up)
 
     def _pod_deleting(self, pod: Pod) -> None:
         self.proxy.pod_deleting(pod.namespace, pod.claims)

@@ -9,10 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from agent import __version__
-from agent.core.model import Failure, Surface, Transport
-from agent.core.rules import CODES
 from agent.errors import UserError
-from agent.settings.tree import near
 
 PROGRAM = "dra-agent"
 
@@ -82,6 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_demo(commands)
     _add_explain(commands)
+    _add_rules(commands)
     check = commands.add_parser(
         "check-config",
         help="check a config file and say what it means",
@@ -152,29 +150,41 @@ def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_explain(commands: argparse._SubParsersAction[_Parser]) -> None:
+    from agent.commands import explainargs
+
     explain = commands.add_parser(
         "explain",
         help="say what a driver's error text means",
-        description="Say what a driver's error text means: verdict, culprit, device, hint, and "
-        "what the agent would do about it.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    explain.add_argument("text", metavar="TEXT", help='the error text; "-" reads standard input')
-    explain.add_argument("--driver", default="", help="driver name; its own rules come first")
-    explain.add_argument(
-        "--op", choices=["prepare", "unprepare"], default="prepare", help="(default: prepare)"
+    explainargs.add(explain)
+
+
+def _add_rules(commands: argparse._SubParsersAction[_Parser]) -> None:
+    rules = commands.add_parser(
+        "rules",
+        help="check and try rule files",
+        description="Check and try rule files (docs/classification.md). Needs no cluster.",
     )
-    explain.add_argument("--code", help="gRPC code of a failed call, such as UNAVAILABLE or 14")
-    explain.add_argument(
-        "--transport",
-        choices=[str(kind) for kind in Transport],
-        help="the call broke in this way, without an answer",
+    words = rules.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    lint = words.add_parser(
+        "lint",
+        help="check rule files",
+        description="Check rule files: keys, patterns (their cost must be linear in the text), "
+        "doubled ids, and generic rules that name a driver. Exit code 2 if a file is refused.",
     )
-    explain.add_argument(
-        "--permanent-error", action="store_true", help="the driver set permanent_error"
+    lint.add_argument("files", metavar="FILE", nargs="+")
+    lint.set_defaults(command=_lint)
+    test = words.add_parser(
+        "test",
+        help="try a rule file's examples, and show what it changes",
+        description="Try each rule's examples, and show every text of the corpus whose verdict "
+        "the files change. Exit code 1 if an example is decided by another rule, or a failure of "
+        "the corpus that is not permanent would be called so.",
     )
-    explain.add_argument("--json", action="store_true", help="print one JSON object")
-    explain.add_argument("--config", metavar="FILE", help="config file (default: none)")
-    explain.set_defaults(command=_explain)
+    test.add_argument("files", metavar="FILE", nargs="+")
+    test.add_argument("--corpus", metavar="FILE", help="JSON Lines (default: the one built in)")
+    test.set_defaults(command=_test)
 
 
 def _run(args: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -189,26 +199,17 @@ def _demo(args: argparse.Namespace, env: Mapping[str, str]) -> int:
     return demo.run(args)
 
 
-def _explain(args: argparse.Namespace, env: Mapping[str, str]) -> int:
-    from agent.commands import explain
-    from agent.settings.load import load
-    from agent.settings.rulefiles import load_rules
+def _lint(args: argparse.Namespace, env: Mapping[str, str]) -> int:
+    from agent.commands import rules
 
-    config = load(args.config, env=env)
-    rules = load_rules(config.rules)
-    code = _code(args.code)
-    surface = Surface.CLAIM_ERROR if code is None else Surface.CALL_ERROR
-    failure = Failure(
-        driver=args.driver,
-        operation=args.op,
-        surface=Surface.TRANSPORT if args.transport else surface,
-        text=explain.read_stdin() if args.text == "-" else args.text,
-        code=code,
-        transport=Transport(args.transport) if args.transport else None,
-        permanent_error=args.permanent_error,
-    )
-    print(explain.explain(failure, rules, config, as_json=args.json))
+    print("\n".join(rules.lint(args.files)))
     return 0
+
+
+def _test(args: argparse.Namespace, env: Mapping[str, str]) -> int:
+    from agent.commands import rules
+
+    return rules.test(args.files, args.corpus)
 
 
 def _check(args: argparse.Namespace, env: Mapping[str, str]) -> int:
@@ -223,14 +224,3 @@ def _schema(args: argparse.Namespace, env: Mapping[str, str]) -> int:
 
     print(docs.schema(), end="")
     return 0
-
-
-def _code(written: str | None) -> int | None:
-    if written is None:
-        return None
-    name = written.upper().replace("CANCELED", "CANCELLED")
-    if name in CODES:
-        return CODES[name]
-    if written.isascii() and written.isdigit() and int(written) in CODES.values():
-        return int(written)
-    raise UserError(f"--code: unknown gRPC code {written!r}{near(written, list(CODES))}")

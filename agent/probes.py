@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import agent
 from agent import names
@@ -14,6 +14,7 @@ from agent.node.registry import Registry
 from agent.observe.metrics import Metrics
 from agent.observe.web import Check
 from agent.proxy.context import Context
+from agent.report.bypass import BypassWatch
 from agent.report.reporter import Reporter
 from agent.rpc.channel import Channel
 from agent.settings.model import NodeIdentity
@@ -33,6 +34,7 @@ class AgentProbes:
         self._since = time.monotonic()
         self.pods: PodStore | None = None
         self.reporter: Reporter | None = None
+        self.bypass: BypassWatch | None = None
         self.reporting = "starting"
         self.crashed: dict[str, str] = {}
 
@@ -66,8 +68,19 @@ class AgentProbes:
             fine = link.registered
             text = "" if fine else "kubelet has not registered the agent"
             checks.append(Check(f"registered/{name}", fine, text, affects=False))
+            checks.extend(self._bypassed(name))
+        for path, name in self._registry.direct.items():
+            text = f"it registers with kubelet itself: {path}"
+            checks.append(Check(f"direct/{name}", ok=False, text=text, affects=False))
         checks.extend(Check(f"task/{n}", ok=False, text=t) for n, t in self.crashed.items())
         return checks
+
+    def _bypassed(self, driver: str) -> Iterator[Check]:
+        """Whether calls of a driver passed the agent by; only where it ever happened."""
+        if self.bypass is not None and (count := self.bypass.found.get(driver)):
+            text = f"seen {count} times that kubelet called the driver itself"
+            ok = not self.bypass.recent(driver)
+            yield Check(f"bypass/{driver}", ok, text, affects=False)
 
     def state(self) -> dict[str, object]:
         """Everything a person may want to know of this agent."""
@@ -86,6 +99,7 @@ class AgentProbes:
             ],
             "held": ctx.held.describe(now),
             "pods": self.reporter.state() if self.reporter else [],
+            "suspects": self.reporter.suspects() if self.reporter else [],
             "tasks": ctx.tasks.names,
         }
 

@@ -10,16 +10,17 @@ import sys
 from dataclasses import dataclass, replace
 
 from agent import names
-from agent.core import text
+from agent.core import marker, text
 from agent.core.classify import Explanation, RuleSet
 from agent.core.model import Culprit, Failure, Kind, Verdict
+from agent.errors import UserError
 from agent.settings import durations
 from agent.settings.model import AgentConfig, Retry
 
 KIND = "Explanation"
 
 MAX_INPUT = 1 << 20
-"""Bytes read from standard input."""
+"""Bytes read from standard input or a file."""
 
 _MAX_NOTES = 3
 
@@ -49,6 +50,15 @@ def read_stdin() -> str:
     return sys.stdin.buffer.read(MAX_INPUT).decode("utf-8", "replace").rstrip("\n")
 
 
+def read_file(path: str) -> str:
+    """Read the text from a file; UserError where that is not possible."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(MAX_INPUT).decode("utf-8", "replace").rstrip("\n")
+    except OSError as error:
+        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
 def would_do(found: Explanation, config: AgentConfig, failure: Failure) -> Plan:
     """Say what the agent would do about this failure under this config."""
     if failure.operation == "unprepare":
@@ -64,6 +74,9 @@ def _retried(verdict: Verdict, retry: Retry) -> Plan:
     if verdict.single_attempt:
         once = "Asks the driver once per kubelet call: a repeat is a risk with this driver."
         return Plan("once", "Report", False, (once, report))
+    if verdict.max_attempts is not None:
+        twice = "Repeats it once per kubelet call: more is a risk with this driver."
+        return Plan("limited", "Report", False, (twice, report))
     pace = (
         f"waiting {durations.render(retry.initial_delay)}, doubling to "
         f"{durations.render(retry.max_delay)}"
@@ -126,15 +139,19 @@ def _lower(sentence: str) -> str:
 
 
 def _notes(failure: Failure, found: Explanation, rules: RuleSet) -> list[str]:
-    """Say which drivers' own rules would judge otherwise, where no driver was named."""
+    """Say what was not believed, and which drivers' own rules would judge otherwise."""
+    other = sorted({one.claim for one in marker.markers(failure.text)} - {failure.claim})
+    if other:
+        named = text.clean(other[0], 80)
+        return [f"a marker for claim {named} counts only with that claim: --claim {named}"]
     if failure.driver or failure.transport is not None:
         return []
     drivers = sorted({glob for rule in rules.rules if not rule.generic for glob in rule.drivers})
     notes = []
     for driver in drivers:
-        other = rules.explain(replace(failure, driver=driver))
-        if other.matched and other.rule != found.rule:
-            verdict = other.verdict
+        special = rules.explain(replace(failure, driver=driver))
+        if special.matched and special.rule != found.rule:
+            verdict = special.verdict
             notes.append(
                 f"with --driver {driver}: {verdict.kind}, {verdict.culprit} ({verdict.rule})"
             )
@@ -160,6 +177,10 @@ def _json(
         "matched": found.matched,
         "explicit": verdict.explicit,
         "singleAttempt": verdict.single_attempt,
+        "maxAttempts": verdict.max_attempts,
+        "retryAfterSeconds": verdict.retry_after,
+        "blamed": verdict.blamed and text.clean(verdict.blamed, 253),
+        "repeat": _repeat(found),
         "hint": verdict.hint,
         "source": found.rule.source if found.rule else "",
         "mode": config.mode_of(failure.driver),
@@ -171,6 +192,28 @@ def _json(
     return json.dumps(body, indent=2, ensure_ascii=False)
 
 
+def _device(verdict: Verdict) -> str:
+    if verdict.device is None:
+        return ""
+    name = text.clean(verdict.device, 253)
+    return name if verdict.blamed else f"{name} (named, not at fault)"
+
+
+def _repeat(found: Explanation) -> dict[str, str] | None:
+    pack = found.pack
+    if pack is None:
+        return None
+    return {"withinCall": pack.repeat, "reason": pack.reason, "source": pack.source}
+
+
+def _repeats(found: Explanation) -> str:
+    """What the driver's pack says about asking twice, where that limits this failure."""
+    pack = found.pack
+    if pack is None or found.verdict.max_attempts is None:
+        return ""
+    return f"{pack.repeat} within a call. {pack.reason} ({pack.source})"
+
+
 def _readable(
     failure: Failure, found: Explanation, plan: Plan, notes: list[str], config: AgentConfig
 ) -> str:
@@ -180,16 +223,17 @@ def _readable(
     rows = [
         ("verdict", f"{verdict.kind}{explicit}"),
         ("culprit", str(verdict.culprit)),
-        ("device", text.clean(verdict.device, 253) if verdict.device else ""),
+        ("device", _device(verdict)),
         ("rule", f"{verdict.rule}{f' ({default})' if default else ''}"),
         ("matched", text.quote(found.matched, 200) if found.matched else ""),
         ("hint", verdict.hint),
         ("source", found.rule.source if found.rule else ""),
+        ("repeats", _repeats(found)),
     ]
     lines = [f"{name + ':':<9} {value}" for name, value in rows if value]
     lines.append(f"\nThe agent, in {config.mode_of(failure.driver)} mode:")
     lines.extend(f"  - {line}" for line in plan.lines)
     if notes:
-        lines.append("\nDrivers with rules of their own for this text:")
+        lines.append("\nNotes:")
         lines.extend(f"  - {note}" for note in notes)
     return "\n".join(lines)

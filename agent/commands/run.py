@@ -23,8 +23,9 @@ def run(args: Namespace, env: Mapping[str, str]) -> int:
     config, identity = prepare(args, env)
     # Imported late: a mistake in the config is said in milliseconds, before gRPC is loaded.
     from agent import app
+    from agent.reload import Source
 
-    return app.run(config, identity)
+    return app.run(config, identity, Source(args.config, env, flags(args)))
 
 
 def prepare(args: Namespace, env: Mapping[str, str]) -> tuple[AgentConfig, NodeIdentity]:

@@ -21,6 +21,7 @@ from agent.core.text import clean, cut
 VERSION = 1
 
 _IDENTITY = ("request", "device", "shareID")  # what differs between entries that share the rest
+_FEW = 4  # of what may be many
 _TEXTS = ("cause", "firstError", "lastError", "hint")
 
 
@@ -55,7 +56,17 @@ def stamp_micro(wall: float) -> str:
 
 def entries(record: PodRecord) -> list[dict[str, Any]]:
     """Return one plain entry per device, uncut, worst first. Also what /debug/state shows."""
-    return [_entry(device) for device in record.devices]
+    return [_entry(device, record) for device in record.devices]
+
+
+def read(text: str) -> list[dict[str, Any]]:
+    """Return the devices of an annotation, `sameAs` filled in. What is not ours is left out."""
+    found: list[dict[str, Any]] = []
+    for entry in _devices_in(text):
+        base = entry.pop("sameAs", None)
+        known = isinstance(base, int) and not isinstance(base, bool) and 0 <= base < len(found)
+        found.append({**found[base], **entry} if known else entry)
+    return found
 
 
 def render(
@@ -86,7 +97,7 @@ def render(
     return _dropped(head, short)
 
 
-def _entry(record: DeviceRecord) -> dict[str, Any]:
+def _entry(record: DeviceRecord, pod: PodRecord) -> dict[str, Any]:
     device, history, verdict = record.device, record.history, record.verdict
     entry: dict[str, Any] = {
         "claim": device.claim.name,
@@ -100,8 +111,10 @@ def _entry(record: DeviceRecord) -> dict[str, Any]:
         entry["shareID"] = device.share_id
     if history is None or not (history.troubled and record.state is not DeviceState.BLOCKED):
         return entry
-    if device.attributes.get("config"):
-        entry["parametersFrom"] = device.attributes["config"]
+    if device.parameters_from:
+        entry["parametersFrom"] = device.parameters_from
+        if "class" in device.parameters_from and device.device_class:
+            entry["deviceClass"] = device.device_class
     if record.state is DeviceState.FAILED:
         entry["cause"] = record.cause
     if verdict is not None:
@@ -112,6 +125,9 @@ def _entry(record: DeviceRecord) -> dict[str, Any]:
         }
         if verdict.hint:
             entry["hint"] = verdict.hint
+    if (device.driver, device.claim.uid) in pod.escalated:
+        entry["escalated"] = True
+    entry |= _found(record)
     entry |= {
         "attempts": history.attempts,
         "firstError": history.first_error,
@@ -121,6 +137,32 @@ def _entry(record: DeviceRecord) -> dict[str, Any]:
         "traceID": history.trace_id,
     }
     return entry
+
+
+def _found(record: DeviceRecord) -> dict[str, Any]:
+    """What attribution, history and context add; only what there is."""
+    found: dict[str, Any] = {}
+    if record.at_fault:
+        found["atFault"] = True
+    if record.blame is not None and record.blame.span is not None:
+        found["matchedAt"] = list(record.blame.span)
+    if record.suspect:
+        found["suspect"] = record.suspect
+    if record.blocker is not None:
+        blocker = record.blocker
+        found["blockedBy"] = {"claim": blocker.claim.name, "namespace": blocker.claim.namespace}
+        if blocker.pod:
+            found["blockedBy"]["pod"] = blocker.pod
+        if blocker.seconds is not None:
+            found["blockedBy"] |= {
+                "operation": blocker.operation,
+                "seconds": round(blocker.seconds),
+            }
+    if record.holders:
+        found["alsoHeldBy"] = [f"{ref.namespace}/{ref.name}" for ref in record.holders[:_FEW]]
+    if record.taints:
+        found["taints"] = [clean(taint, 128) for taint in record.taints[:_FEW]]
+    return found
 
 
 def _squeezed(devices: Sequence[dict[str, Any]], squeeze: _Squeeze) -> list[dict[str, Any]]:
@@ -159,14 +201,16 @@ def _dropped(head: dict[str, Any], devices: list[dict[str, Any]]) -> str:
 
 
 def _foreign_entries(text: str) -> list[dict[str, Any]]:
+    return [d for d in _devices_in(text) if "sameAs" not in d]
+
+
+def _devices_in(text: str) -> list[dict[str, Any]]:
     try:
         document = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     found = document.get("devices") if isinstance(document, dict) else None
-    if not isinstance(found, list):
-        return []
-    return [d for d in found if isinstance(d, dict) and "sameAs" not in d]
+    return [d for d in found if isinstance(d, dict)] if isinstance(found, list) else []
 
 
 def _place(entry: dict[str, Any]) -> tuple[Any, ...]:

@@ -51,18 +51,25 @@ def prefix(driver: str, verdict: Verdict | None) -> str:
 
 
 def compose(
-    driver: str, results: Sequence[tuple[ClaimRef, ClaimResult | None]], raw: RawAnswer | None
+    driver: str,
+    results: Sequence[tuple[ClaimRef, ClaimResult | None]],
+    raw: RawAnswer | None,
+    reason: str = "",
 ) -> Answer:
-    """Build the answer. `results` are in the call's order; None stands for a claim never asked."""
+    """Build the answer. `results` are in the call's order; None stands for a claim never asked.
+
+    `reason` is why the call ends, which is told where no claim's failure tells it.
+    """
     whole = whole_call_failure([result for _, result in results])
     if whole is not None:
         status = status_of(driver, whole)
         return Answer(None, status, status.initial, status.trailers)
     healthy = all(result is not None and result.ok for _, result in results)
-    if raw is not None and healthy and raw.claims == {claim.uid for claim, _ in results}:
+    if raw is not None and healthy and raw.claims == frozenset(claim.uid for claim, _ in results):
         return Answer(raw.body, None, raw.initial, raw.trailers)
     failed = [claim.name for claim, result in results if result is not None and not result.ok]
-    blocked = f"dra-agent: {driver}: not asked, because of {', '.join(sorted(failed)[:3])}"
+    why = f", because of {', '.join(sorted(failed)[:3])}" if failed else f": {reason}"
+    blocked = f"dra-agent: {driver}: not asked{why}"
     entries = [(claim.uid, _entry(driver, result, blocked)) for claim, result in results]
     if raw is None:
         return Answer(wire.response(entries))
@@ -90,9 +97,24 @@ def status_of(driver: str, result: ClaimResult) -> Status:
     assert result.failure is not None
     text = prefix(driver, result.verdict) + result.failure.text
     if result.status is not None:
-        return replace(result.status, message=text)
+        details = _retold(result.status.details, result.status.message, text)
+        return replace(result.status, message=text, details=details)
     transport = result.failure.transport or Transport.RESET
     return Status(_TRANSPORT_CODES[transport], text)
+
+
+def _retold(details: bytes | None, old: str, new: str) -> bytes | None:
+    """The google.rpc.Status of a refused call with our text, all else as it came.
+
+    grpc-go shows the text in there (message = 2) instead of grpc-message.
+    """
+    try:
+        # Field 2 is a string there as in a claim's answer, which is all that these two look at.
+        if details and wire.entry(details).error == old:
+            return wire.with_error(details, new, False)
+    except wire.WireError:
+        pass  # what cannot be read passes as it is
+    return details
 
 
 def _entry(driver: str, result: ClaimResult | None, blocked: str) -> bytes:

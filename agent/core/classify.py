@@ -2,40 +2,34 @@
 
 The first of these that knows the failure decides:
 
-1. the driver's own `permanent_error` (rule `driver-permanent-error`);
+1. the driver's own word: `permanent_error`, its marker in the text, google.rpc error details;
 2. how the call broke, if there was no answer at all;
 3. the text, by a driver's own rules, then by generic ones;
-4. the gRPC code; no driver sets one, so it says what the transport saw;
+4. the gRPC code; hardly any driver sets one;
 5. a driver's catch-all rule;
 6. nothing: `ambiguous`, `unknown`, rule `default`.
 
-Of several errors joined in one text (lines, or a list in brackets) the most final one wins.
+Of several errors joined in one text (lines, `; `, or a list in brackets) a permanent one wins.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from agent.core import text
-from agent.core.model import Culprit, Failure, Kind, Verdict
-from agent.core.rules import Rule
+from agent.core import details, evidence, marker, naming, parts, text
+from agent.core.model import Culprit, Failure, Kind, Transport, Verdict
+from agent.core.rules import Pack, Repeat, Rule, strictest
 
-PERMANENT_ERROR = "driver-permanent-error"
+PERMANENT_ERROR = evidence.PERMANENT_ERROR
 DEFAULT = "default"
 _UNKNOWN = Verdict(
     Kind.AMBIGUOUS, Culprit.UNKNOWN, DEFAULT, "No rule knows this failure; see the driver's log."
 )
 
-ENDS = 4096
-"""Characters of the start and of the end of a text that patterns are run on. Prefixes are at the
-start and causes at the end; what lies between is a list of the same."""
-MAX_PARTS = 16
-"""Errors of a joined text that are looked at one by one."""
-
-_FINALITY = {Kind.PERMANENT: 0, Kind.AMBIGUOUS: 1, Kind.TRANSIENT: 2}
-_LIST = re.compile(r"\[([^\[\]]{1,4000})\]$")
+_LOST = frozenset({Transport.DEADLINE, Transport.RESET, Transport.PROTOCOL})
+"""The driver may have done its work, and nobody knows."""
 _MAX_DRIVERS = 256
 
 
@@ -44,36 +38,19 @@ class Explanation:
     """A verdict and how it came about."""
 
     verdict: Verdict
-    rule: Rule | None = None  # None: the field or the default decided
+    rule: Rule | None = None  # None: the driver's own word or the default decided
     matched: str = ""  # the words that the rule's pattern found
-
-
-@dataclass(frozen=True, slots=True)
-class _Hit:
-    rule: Rule
-    matched: str = ""
-    device: str | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        rule = self.rule
-        return Verdict(
-            kind=rule.kind,
-            culprit=rule.culprit,
-            rule=rule.id,
-            hint=rule.hint,
-            device=self.device,
-            single_attempt=rule.single_attempt,
-        )
+    pack: Pack | None = None  # what is known about the driver, where a pack is
 
 
 class RuleSet:
     """Rules in the order of their precedence, and the answers they give."""
 
-    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, rules: Sequence[Rule] = (), packs: Sequence[Pack] = ()) -> None:
         """Take rules in file order; a file's rules for one driver come before its generic ones."""
         self.rules = tuple(sorted(rules, key=lambda rule: (rule.layer, rule.generic)))
-        self._by_driver: dict[str, tuple[Rule, ...]] = {}
+        self.packs = tuple(sorted(packs, key=lambda pack: pack.layer))
+        self._by_driver: dict[str, tuple[tuple[Rule, ...], Pack | None]] = {}
 
     def classify(self, failure: Failure) -> Verdict:
         """Say what a failure means."""
@@ -81,77 +58,136 @@ class RuleSet:
 
     def explain(self, failure: Failure) -> Explanation:
         """Say what a failure means, by which rule and which words."""
-        rules = [rule for rule in self._of(failure.driver) if rule.admits(failure)]
-        if failure.permanent_error:
-            return _explicit(_by_text(rules, failure.text))
-        hit = _first(rules, failure)
-        if hit is None:
-            return Explanation(_UNKNOWN)
-        return Explanation(hit.verdict, hit.rule, hit.matched)
+        all_rules, pack = self._of(failure.driver)
+        rules = [rule for rule in all_rules if rule.admits(failure)]
+        found = _explain(rules, failure)
+        limit = _max_attempts(found, pack, failure)
+        verdict = replace(found.verdict, max_attempts=limit) if limit else found.verdict
+        return replace(found, verdict=verdict, pack=pack)
 
-    def _of(self, driver: str) -> tuple[Rule, ...]:
+    def _of(self, driver: str) -> tuple[tuple[Rule, ...], Pack | None]:
         found = self._by_driver.get(driver)
         if found is None:
             if len(self._by_driver) >= _MAX_DRIVERS:
                 self._by_driver.clear()
-            found = tuple(rule for rule in self.rules if rule.serves(driver))
-            self._by_driver[driver] = found
+            own = tuple(rule for rule in self.rules if rule.serves(driver))
+            pack = strictest([pack for pack in self.packs if pack.serves(driver)])
+            found = self._by_driver[driver] = own, pack
         return found
 
 
-def _first(rules: Sequence[Rule], failure: Failure) -> _Hit | None:
-    if failure.transport is not None:
+def _max_attempts(found: Explanation, pack: Pack | None, failure: Failure) -> int | None:
+    if found.rule is not None and found.rule.repeat is not None:
+        return found.rule.repeat.max_attempts
+    risky = found.verdict.kind is Kind.AMBIGUOUS or failure.transport in _LOST
+    return (pack.repeat if pack is not None and risky else Repeat.FREELY).max_attempts
+
+
+def _explain(rules: Sequence[Rule], failure: Failure) -> Explanation:
+    if failure.transport is not None and not failure.permanent_error:
+        rule = next((rule for rule in rules if rule.transports), None)
+        return _found(rule) if rule else Explanation(_UNKNOWN)
+    known = _by_text(rules, failure)
+    said = details.parse(failure.details)
+    word = (
+        evidence.of_field(failure)
+        or evidence.of_marker(marker.find(failure.text, failure.claim))
+        or evidence.of_error_info(said)
+    )
+    if word is not None:
+        return _own_word(word, known)
+    if said.reason:
         for rule in rules:
-            if rule.transports:
-                return _Hit(rule)
-        return None
-    hit = _by_text(rules, failure.text)
-    if hit is not None:
-        return hit
+            if said.reason in rule.reasons and rule.text is None:
+                return _found(rule)
+    word = evidence.of_details(said)
+    if word is not None:
+        return _own_word(word, known)
+    if known is not None:
+        return known
+    return _without_text(rules) or Explanation(_UNKNOWN)
+
+
+def _without_text(rules: Sequence[Rule]) -> Explanation | None:
     for with_code in (True, False):
         for rule in rules:
-            if rule.text is None and not rule.transports and bool(rule.codes) is with_code:
-                return _Hit(rule)
+            bare = rule.text is None and not rule.transports and not rule.reasons
+            if bare and bool(rule.codes) is with_code:
+                return _found(rule)
     return None
 
 
-def _by_text(rules: Sequence[Rule], said: str) -> _Hit | None:
-    hits = [hit for part in _parts(said) if (hit := _search(rules, part)) is not None]
-    return min(hits, key=lambda hit: _FINALITY[hit.rule.kind], default=None)
+def _by_text(rules: Sequence[Rule], failure: Failure) -> Explanation | None:
+    whole, singles = parts.split(failure.text)
+    found = _search(rules, whole, whole)
+    if found is not None and found.verdict.permanent:
+        return found
+    for single in singles:
+        other = _search(rules, single, whole)
+        if other is not None and (found is None or other.verdict.permanent):
+            found = other
+            if other.verdict.permanent:
+                break
+    return found
 
 
-def _search(rules: Sequence[Rule], part: str) -> _Hit | None:
+def _search(rules: Sequence[Rule], part: str, whole: str) -> Explanation | None:
+    masked = parts.mask(part)
+    lowered, lowered_masked = part.lower(), masked.lower()
     for rule in rules:
-        match = rule.text.search(part) if rule.text is not None else None
-        if match is not None:
-            device = match.groupdict().get("device") or None
-            return _Hit(rule, text.clean(match.group(), 200), device)
+        match = rule.search(masked, lowered_masked) if rule.generic else rule.search(part, lowered)
+        if match is None:
+            continue
+        device = _group(part, match)
+        named = naming.names(part, match.span())
+        if device is None and _may_guess(rule) and len(named) == 1:
+            device = named[0]
+        at = whole.find(part) if part is not whole else 0
+        span = (at + match.start(), at + match.end()) if at >= 0 else None
+        verdict = replace(
+            _verdict(rule),
+            device=device,
+            span=span,
+            named=tuple(dict.fromkeys(([device] if device else []) + list(named))),
+        )
+        return Explanation(verdict, rule, text.clean(part[slice(*match.span())], 200))
     return None
 
 
-def _parts(said: str) -> Iterator[str]:
-    """Yield the text as one line, then the single errors it is joined of."""
-    said = text.ends(said, ENDS)
-    whole = text.clean(said, 8 * ENDS)
-    yield whole
-    lines = [line for line in said.splitlines() if line.strip()]
-    if len(lines) > 1:
-        for line in lines[:MAX_PARTS]:
-            yield text.clean(line, 8 * ENDS)
-    aggregate = _LIST.search(whole[-ENDS:])
-    if aggregate is not None and ", " in aggregate[1]:
-        yield from aggregate[1].split(", ")[:MAX_PARTS]
+def _group(part: str, match: re.Match[str]) -> str | None:
+    """What the rule's device group found, in the text as it is."""
+    if "device" not in match.re.groupindex or match.start("device") < 0:
+        return None
+    return part[slice(*match.span("device"))] or None
 
 
-def _explicit(hit: _Hit | None) -> Explanation:
-    """Trust the driver that it is permanent; take from the rules only who is at fault."""
-    known = hit.verdict if hit is not None else _UNKNOWN
-    verdict = Verdict(
-        kind=Kind.PERMANENT,
-        culprit=known.culprit,
-        rule=PERMANENT_ERROR,
-        hint=known.hint if hit is not None and known.kind is not Kind.TRANSIENT else "",
-        device=known.device,
-        explicit=True,
+def _may_guess(rule: Rule) -> bool:
+    """Whether the only device that a text names is the one that such a rule means."""
+    return rule.culprit is Culprit.DEVICE and rule.kind is not Kind.AMBIGUOUS
+
+
+def _found(rule: Rule) -> Explanation:
+    return Explanation(_verdict(rule), rule)
+
+
+def _verdict(rule: Rule) -> Verdict:
+    return Verdict(kind=rule.kind, culprit=rule.culprit, rule=rule.id, hint=rule.hint)
+
+
+def _own_word(word: Verdict, known: Explanation | None) -> Explanation:
+    """The driver's word decides; what it leaves open is taken from what the rules say."""
+    if known is None:
+        return Explanation(word)
+    verdict, culprit, device = known.verdict, word.culprit, word.device
+    if culprit in (Culprit.UNKNOWN, verdict.culprit):
+        culprit, device = verdict.culprit, device or verdict.device
+    agrees = verdict.kind is word.kind or verdict.kind is Kind.AMBIGUOUS
+    merged = replace(
+        word,
+        culprit=culprit,
+        device=device,
+        hint=word.hint or (verdict.hint if agrees else ""),
+        span=word.span or verdict.span,
+        named=verdict.named,
     )
-    return Explanation(verdict, hit.rule if hit else None, hit.matched if hit else "")
+    return Explanation(merged, known.rule, known.matched)

@@ -53,6 +53,10 @@ class HeldVerdicts:
     def __len__(self) -> int:
         return len(self._held)
 
+    def periods(self, hold: float, hold_max: float) -> None:
+        """Change how long verdicts are held from now on, in seconds."""
+        self._hold, self._hold_max = hold, hold_max
+
     def get(self, driver: str, uid: str, now: float) -> Held | None:
         """The verdict that answers for this claim, None when none holds."""
         held = self._held.get((driver, uid))

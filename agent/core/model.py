@@ -95,7 +95,7 @@ class Verdict:
     culprit: Culprit
     rule: str  # id of the rule that said so
     hint: str = ""  # for a person: what it means, what to do
-    device: str | None = None  # the one to blame, as the text names it; only with culprit `device`
+    device: str | None = None  # the one that the rule finds in the text; see `blamed`
     explicit: bool = False  # the driver said permanent_error itself
     max_attempts: int | None = None  # per call, where a repeat is a risk; 1: never repeated
     retry_after: float | None = None  # seconds for which the driver asks not to be asked again
@@ -106,6 +106,11 @@ class Verdict:
     def permanent(self) -> bool:
         """True when asking again is pointless."""
         return self.kind is Kind.PERMANENT
+
+    @property
+    def blamed(self) -> str | None:
+        """The device at fault as the text names it; a device that is only named is innocent."""
+        return self.device if self.culprit is Culprit.DEVICE else None
 
     @property
     def single_attempt(self) -> bool:

@@ -6,10 +6,11 @@ The clauses and their order of importance are those of docs/reporting.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agent.core.history import Key
 from agent.core.model import Culprit, Verdict
 from agent.core.pods import Claim, Pod
 from agent.core.record import PodRecord
@@ -35,12 +36,17 @@ class Policy:
     """The settings a decision depends on; seconds."""
 
     mode: str = "observe"  # observe | enforce
+    modes: Mapping[str, str] = field(default_factory=dict)  # by driver, where it differs
     parameters: str = "Default"  # Report | FailPod | Default
     claim: str = "Default"
     fail_delay: float = 1.2
     min_between_failures: float = 60.0
     kubelet_versions: tuple[str, ...] = ()
     only_driver: str = ""  # sidecar
+
+    def acts(self, driver: str, verdict: Verdict) -> bool:
+        """Tell whether this driver's verdict may fail a pod; its own explicit word always may."""
+        return verdict.explicit or self.modes.get(driver, self.mode) == "enforce"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,9 @@ class Decision:
     action: Action
     reason: str
     not_before: float = 0.0
+    driver: str = ""  # whose failure decided
+    culprit: str = ""
+    would_fail: bool = False  # Report now; in mode enforce this driver's pod would be failed
 
     @property
     def fails(self) -> bool:
@@ -72,38 +81,55 @@ class Decision:
 
 def decide(situation: Situation, policy: Policy) -> Decision:
     """Decide for a pod with a failure that is final for its call."""
-    verdicts = _permanent(situation.record)
-    if not verdicts:
-        return Decision(Action.REPORT, "")  # kubelet asks again: there is nothing to explain
-    wanted, why = _by_culprit(verdicts, situation.pod, policy)
+    record = situation.record
+    found = [(k, h.verdict) for k, h in record.failing if h.final and h.verdict]
+    permanent = [(key, verdict) for key, verdict in found if verdict.permanent]
+    if not permanent:
+        # kubelet asks again: there is nothing to explain
+        return _report("", *found[0]) if found else Decision(Action.REPORT, "")
+    wanted, why = [], ""
+    for key, verdict in permanent:
+        # One claim that can never be prepared is enough, whatever the others say.
+        wants, text = _one_culprit(verdict, situation.pod, policy)
+        why = why or text
+        if wants:
+            wanted.append((key, verdict, text))
+    widespread = dict(record.widespread)
     if not wanted:
-        return Decision(Action.REPORT, f"not failed: {why}")
+        return _report(f"not failed: {widespread.get(permanent[0][0], why)}", *permanent[0])
     obstacle = _obstacle(situation, policy)
     if obstacle:
-        return Decision(Action.REPORT, f"not failed: {obstacle}")
-    if policy.mode != "enforce" and not any(v.explicit for v in verdicts):
-        return Decision(
-            Action.REPORT, "not failed: mode is observe; enforce would have failed the pod"
-        )
+        return _report(f"not failed: {obstacle}", *wanted[0][:2])
+    of_its_own = [each for each in wanted if each[0] not in widespread]
+    if not of_its_own:
+        key, verdict, _ = wanted[0]
+        return _report(f"not failed: {widespread[key]}", key, verdict)
+    acting = [each for each in of_its_own if policy.acts(each[0][0], each[1])]
+    if not acting:
+        return _observed(of_its_own[0], policy)
+    key, verdict, text = acting[0]
     not_before = situation.replied_at + policy.fail_delay
     if situation.owner_failed_at is not None:
         not_before = max(not_before, situation.owner_failed_at + policy.min_between_failures)
-    return Decision(Action.FAIL_POD, f"failed: {why}", not_before)
+    return Decision(
+        Action.FAIL_POD, f"failed: {text}", not_before, driver=key[0], culprit=str(verdict.culprit)
+    )
 
 
-def _permanent(record: PodRecord) -> list[Verdict]:
-    return [h.verdict for _, h in record.failing if h.final and h.verdict and h.verdict.permanent]
+def _report(reason: str, key: Key, verdict: Verdict) -> Decision:
+    return Decision(Action.REPORT, reason, driver=key[0], culprit=str(verdict.culprit))
 
 
-def _by_culprit(verdicts: Sequence[Verdict], pod: Pod, policy: Policy) -> tuple[bool, str]:
-    """One claim that can never be prepared is enough to fail the pod, whatever the others say."""
-    why = ""
-    for verdict in verdicts:
-        wanted, text = _one_culprit(verdict, pod, policy)
-        if wanted:
-            return True, text
-        why = why or text
-    return False, why
+def _observed(wanted: tuple[Key, Verdict, str], policy: Policy) -> Decision:
+    (driver, _), verdict, why = wanted
+    whose = f" for {driver}" if driver in policy.modes else ""
+    return Decision(
+        Action.REPORT,
+        f"not failed: mode is observe{whose}; enforce would have failed the pod: {why}",
+        driver=driver,
+        culprit=str(verdict.culprit),
+        would_fail=True,
+    )
 
 
 def _one_culprit(verdict: Verdict, pod: Pod, policy: Policy) -> tuple[bool, str]:

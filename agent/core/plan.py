@@ -11,54 +11,13 @@ from dataclasses import dataclass
 
 from agent.core.held import Held
 from agent.core.model import ClaimOutcome, ClaimRef, ClaimResult, DeviceState, Kind
+from agent.core.steps import Forward, Reply, RetryPolicy, Step, Wait
+
+__all__ = ["Forward", "Plan", "Reply", "RetryPolicy", "Step", "Wait"]
 
 _RESERVE = 0.5  # seconds left to hand the answer to kubelet before its deadline
+_HURRIES = 4  # waits that may be cut short in one call
 _RESERVE_SHARE = 0.05  # of the call's whole time, where that is less (tests, other callers)
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """All periods in seconds."""
-
-    initial_delay: float = 0.25
-    max_delay: float = 5.0
-    jitter: float = 0.5
-    margin: float = 3.0
-    ambiguous_attempts: int = 4
-    ambiguous_time: float = 5.0
-    absence_hold: float = 10.0
-
-    def delay(self, failures: int, jitter: float) -> float:
-        """Wait after the n-th failed round (n >= 1); `jitter` is uniform in [0, 1)."""
-        full = min(self.max_delay, self.initial_delay * 2.0 ** min(failures - 1, 30))
-        return full * (1.0 - self.jitter * jitter)
-
-
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """Ask the driver for these claims; give up after `timeout` seconds."""
-
-    claims: tuple[ClaimRef, ...]
-    timeout: float
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Do nothing for `seconds`; end early when the driver connects, if so asked."""
-
-    seconds: float
-    until_connected: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """Answer kubelet now with what each claim has."""
-
-    results: tuple[ClaimResult | None, ...]  # in the call's order; None: never asked
-    reason: str
-
-
-Step = Forward | Wait | Reply
 
 
 @dataclass(slots=True)
@@ -102,6 +61,18 @@ class Plan:
         self._not_before = arrived_at
         self._cancelled = ""
         self._at_once = False
+        self._soon = False
+        self._hurries = 0
+
+    def hurry(self) -> bool:
+        """What a transient failure waits for may be over: skip the wait that runs, or the next.
+
+        At most _HURRIES times per call, for other claims may come and go all the time. False: no.
+        """
+        if self._hurries >= _HURRIES:
+            return False
+        self._soon = True
+        return True
 
     def cancel(self, reason: str, *, at_once: bool = True) -> None:
         """No retry begins any more; the call is answered with what it has.
@@ -116,12 +87,14 @@ class Plan:
         reason = self._why_reply(now)
         if reason:
             return self._reply(reason)
+        self._skip_wait(now, away_since)
         if self._not_before > now and away_since is None:
             return Wait(self._not_before - now)
         if away_since is not None:
             return self._wait_for_driver(now, away_since)
         if self._rounds and self._not_before == 0.0:
-            self._not_before = now + self._policy.delay(self._rounds, jitter)
+            wait = max(self._policy.delay(self._rounds, jitter), self._asked_to_wait())
+            self._not_before = now + wait
             if self._not_before >= self._last_start:
                 return self._reply("no time left for another attempt")
             return Wait(self._not_before - now)
@@ -152,6 +125,11 @@ class Plan:
                 track.first_wall = track.last_wall = wall
 
     @property
+    def given_up(self) -> bool:
+        """True when it was cancelled and the driver is not to be asked any more."""
+        return bool(self._cancelled) and self._at_once
+
+    @property
     def unasked(self) -> tuple[ClaimRef, ...]:
         """Claims that have no result of any kind."""
         return tuple(claim for claim in self._order if self._tracks[claim.uid].result is None)
@@ -164,6 +142,24 @@ class Plan:
     def failed_before(self) -> bool:
         """True when any attempt failed."""
         return any(track.first_wall for track in self._tracks.values())
+
+    def _skip_wait(self, now: float, away_since: float | None) -> None:
+        soon, self._soon = self._soon, False
+        if not soon or away_since is not None or not self._rounds:
+            return
+        if self._only_transient() and not self._asked_to_wait():
+            self._hurries += 1
+            self._not_before = now
+
+    def _only_transient(self) -> bool:
+        """An unknown failure has few attempts; they are not spent on a guess."""
+        return all(
+            track.result is not None
+            and track.result.verdict is not None
+            and track.result.verdict.kind is Kind.TRANSIENT
+            for track in self._tracks.values()
+            if not track.ok
+        )
 
     def _why_reply(self, now: float) -> str:
         if self._held:
@@ -189,8 +185,8 @@ class Plan:
         verdict, failure = track.result.verdict, track.result.failure
         if verdict.permanent:
             return "permanent failure"
-        if verdict.single_attempt:
-            return "the driver must not be asked twice"
+        if verdict.max_attempts is not None and track.attempts >= verdict.max_attempts:
+            return "the driver must not be asked again"
         if verdict.kind is Kind.AMBIGUOUS:
             if track.attempts >= self._policy.ambiguous_attempts:
                 return "unknown failure, attempts used up"
@@ -200,6 +196,11 @@ class Plan:
                 return "unknown failure, same as in the previous call"
         return ""
 
+    def _asked_to_wait(self) -> float:
+        """Seconds that a driver itself wants between two attempts (RetryInfo, or its marker)."""
+        verdicts = [track.result.verdict for track in self._tracks.values() if track.result]
+        return max((v.retry_after or 0.0 for v in verdicts if v is not None), default=0.0)
+
     def _seen_before(self, uid: str, text: str) -> bool:
         before = self._previous.get(uid, "")
         return before != "" and text.startswith(before)
@@ -207,6 +208,9 @@ class Plan:
     def _wait_for_driver(self, now: float, away_since: float) -> Step:
         ends = min(away_since + self._policy.absence_hold, self._last_start)
         if now >= ends or self._cancelled:
+            if self.unasked and not self._held:
+                # `driver_away` gives them the words; the same question then ends the call.
+                return Wait(0.0, until_connected=True)
             return self._reply("driver away")
         self._not_before = now  # once it is back it is asked at once, without a wait
         return Wait(ends - now, until_connected=True)

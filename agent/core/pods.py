@@ -51,6 +51,8 @@ class Pod:
     claims_complete: bool = True  # False: a template's claim is not known yet
     conditions: tuple[Condition, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
+    created: str = ""  # RFC 3339
+    sandboxed: bool = False  # kubelet made its sandbox, so its devices are prepared
 
     @property
     def ended(self) -> bool:

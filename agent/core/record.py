@@ -1,8 +1,7 @@
 """What is known of every device of a pod, over all its claims and drivers.
 
-A History collects what the calls of one driver said about one claim. A PodRecord joins the
-histories with the claims' allocations; it is computed, never updated, so the order in which
-kubelet asks the drivers cannot matter.
+A PodRecord joins what calls said (History) with the claims' allocations; it is computed, never
+updated, so the order in which kubelet asks the drivers cannot matter.
 """
 
 from __future__ import annotations
@@ -10,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agent.core.model import CallFact, ClaimOutcome, Device, DeviceState, Verdict
+from agent.core import attribution
+from agent.core.attribution import Blame
+from agent.core.context import NOTHING, Blocker, Context, Place
+from agent.core.history import History, Key, Limits
+from agent.core.model import ClaimRef, Device, DeviceState, Verdict
 from agent.core.pods import Claim
-from agent.core.text import clean
-
-CAUSE_LIMIT = 1024
-"""Bytes of a driver's text that are kept."""
-
-Key = tuple[str, str]
-"""(driver, claim UID)."""
 
 _WORST_FIRST = (
     DeviceState.FAILED,
@@ -29,79 +25,30 @@ _WORST_FIRST = (
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What one driver said about one claim so far. Wall times are unix seconds."""
-
-    state: DeviceState
-    verdict: Verdict | None = None
-    final: bool = True  # False: kubelet still waits, attempts go on
-    held: bool = False
-    attempts: int = 0  # of ended calls and the one that runs
-    ended_attempts: int = 0  # of ended calls only
-    first_error: str = ""
-    last_error: str = ""
-    first_wall: float = 0.0
-    last_wall: float = 0.0
-    wall: float = 0.0  # of the latest fact
-    trace_id: str = ""
-
-    @property
-    def troubled(self) -> bool:
-        """True when an attempt failed at any time since the last good prepare was told."""
-        return bool(self.first_error) or self.state is DeviceState.FAILED
-
-
-def merge(old: History | None, outcome: ClaimOutcome, fact: CallFact) -> History:
-    """Add what a fact says of one claim. First error and attempts are kept over calls."""
-    before = old.ended_attempts if old else 0
-    # A held verdict repeats the attempts that led to it.
-    attempts = max(before, outcome.attempts) if outcome.held else before + outcome.attempts
-    first_error, first_wall = outcome.first_error, outcome.first_wall
-    last_error, last_wall = outcome.last_error, outcome.last_wall
-    if old and old.first_error:
-        first_error, first_wall = old.first_error, old.first_wall
-    if old and not outcome.last_error:
-        last_error, last_wall = old.last_error, old.last_wall
-    verdict = outcome.verdict
-    if verdict is None and outcome.state is DeviceState.FAILED and old:
-        verdict = old.verdict
-    return History(
-        state=outcome.state,
-        verdict=verdict,
-        final=fact.final,
-        held=outcome.held,
-        attempts=attempts,
-        ended_attempts=attempts if fact.final else before,
-        first_error=clean(first_error, CAUSE_LIMIT),
-        last_error=clean(last_error, CAUSE_LIMIT),
-        first_wall=first_wall,
-        last_wall=last_wall,
-        wall=fact.wall,
-        trace_id=fact.trace_id or (old.trace_id if old else ""),
-    )
-
-
-def told(history: History) -> History:
-    """Forget the trouble of a claim that is prepared and whose recovery was written."""
-    return replace(
-        history,
-        first_error="",
-        last_error="",
-        first_wall=0.0,
-        last_wall=0.0,
-        attempts=0,
-        ended_attempts=0,
-        verdict=None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceRecord:
     """One device of the pod and how it stands. `history` only where its driver was asked."""
 
     device: Device
     state: DeviceState
     history: History | None = None
+    blame: Blame | None = None  # the rule found this device in the text, and it is the claim's
+    suspect: str = ""  # "device" or "driver" (the driver or the node); beside the culprit
+    blocker: Blocker | None = None  # the claim that this one waits for
+    holders: tuple[ClaimRef, ...] = ()  # other claims that were allocated the same device
+    taints: tuple[str, ...] = ()  # in its ResourceSlice
+
+    @property
+    def place(self) -> Place:
+        """Which device it is."""
+        return (self.device.driver, self.device.pool, self.device.device)
+
+    @property
+    def at_fault(self) -> bool:
+        """True when it is proven that this very device is the culprit, as far as one failure
+        can prove it.
+        """
+        proven = self.blame is not None and self.blame.at_fault
+        return proven and self._failed and self.suspect != "driver"
 
     @property
     def cause(self) -> str:
@@ -119,15 +66,41 @@ class DeviceRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Widespread:
+    """So many failures by one rule that their own claims and devices are not to blame."""
+
+    suspect: str
+    rule: str
+    claims: int
+    devices: int  # at fault by the rule
+
+    def __str__(self) -> str:
+        devices = f", {self.devices} devices" if self.devices > 1 else ""
+        claims = f"{self.claims} claim{'s' if self.claims != 1 else ''}"
+        return (
+            f"{claims}{devices} failed by rule {self.rule} within 10 minutes: "
+            "the driver or the node is suspected"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PodRecord:
     """All devices of one pod, worst first."""
 
     devices: tuple[DeviceRecord, ...]
     histories: tuple[tuple[Key, History], ...]
+    escalated: frozenset[Key] = frozenset()  # the same unknown failure for too long
+    widespread: tuple[tuple[Key, Widespread], ...] = ()
 
     def of(self, state: DeviceState) -> tuple[DeviceRecord, ...]:
         """Devices in one state."""
         return tuple(d for d in self.devices if d.state is state)
+
+    def failed_of(self, key: Key) -> tuple[DeviceRecord, ...]:
+        """Failed devices of one claim and driver."""
+        return tuple(
+            d for d in self.of(DeviceState.FAILED) if (d.device.driver, d.device.claim.uid) == key
+        )
 
     @property
     def failing(self) -> tuple[tuple[Key, History], ...]:
@@ -165,8 +138,15 @@ class PodRecord:
         )
 
 
-def build(claims: Iterable[Claim], histories: Mapping[Key, History]) -> PodRecord:
+def build(
+    claims: Iterable[Claim],
+    histories: Mapping[Key, History],
+    *,
+    context: Context = NOTHING,
+    limits: Limits | None = None,
+) -> PodRecord:
     """Join claims and histories. Histories of other claims are left out."""
+    limits = limits or Limits()
     devices: list[DeviceRecord] = []
     used: dict[Key, History] = {}
     for claim in claims:
@@ -174,29 +154,51 @@ def build(claims: Iterable[Claim], histories: Mapping[Key, History]) -> PodRecor
             history = histories.get((driver, claim.uid))
             if history is not None:
                 used[driver, claim.uid] = history
-            devices.extend(_of_driver(claim, driver, history))
+            devices.extend(_of_driver(claim, driver, history, context))
     devices.sort(key=lambda d: (_WORST_FIRST.index(d.state), _identity(d.device)))
-    return PodRecord(tuple(devices), tuple(sorted(used.items())))
+    escalated = frozenset(
+        key
+        for key, h in used.items()
+        if h.state is DeviceState.FAILED and h.run is not None and h.run.beyond(limits)
+    )
+    return PodRecord(tuple(devices), tuple(sorted(used.items(), key=_by_key)), escalated)
 
 
-def _of_driver(claim: Claim, driver: str, history: History | None) -> list[DeviceRecord]:
+def _by_key(item: tuple[Key, History]) -> Key:
+    return item[0]
+
+
+def _of_driver(
+    claim: Claim, driver: str, history: History | None, context: Context
+) -> list[DeviceRecord]:
     mine = [device for device in claim.devices if device.driver == driver]
     if history is None:
         return [DeviceRecord(device, DeviceState.PENDING) for device in mine]
-    state = history.state
-    named = history.verdict.device if history.verdict else None
-    blamed = {device.device for device in mine if device.device == named}
-    # A text may name a device that this claim does not have: then it blames all of them.
-    return [
-        DeviceRecord(
-            device,
-            DeviceState.BLOCKED
-            if state is DeviceState.FAILED and blamed and device.device not in blamed
-            else state,
-            history,
+    if history.state is not DeviceState.FAILED:
+        return [DeviceRecord(device, history.state, history) for device in mine]
+    # Where the text names no device that is proven to be the claim's, all of them failed, but
+    # none is blamed.
+    blamed = (
+        attribution.blame(driver, history.verdict, mine, context.inventory)
+        if history.verdict
+        else None
+    )
+    found = []
+    for device in mine:
+        record = DeviceRecord(device, DeviceState.FAILED, history)
+        if blamed is not None and record.place != blamed.place:
+            found.append(replace(record, state=DeviceState.BLOCKED))
+            continue
+        found.append(
+            replace(
+                record,
+                blame=blamed,
+                blocker=context.blockers.get((driver, claim.uid)),
+                holders=context.holders.get(record.place, ()),
+                taints=context.taints(record.place),
+            )
         )
-        for device in mine
-    ]
+    return found
 
 
 def _identity(device: Device) -> tuple[str, ...]:

@@ -213,6 +213,11 @@ class Renewal:
         return any(g.registered_at is not None for g in self._live)
 
     @property
+    def ready(self) -> bool:
+        """True while kubelet has a live generation and was seen to connect to it."""
+        return any(g.ready_at is not None for g in self._live)
+
+    @property
     def withdrawn(self) -> bool:
         """True when the driver's absence outlasted the hold."""
         return bool(self._generations) and not self._live

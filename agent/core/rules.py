@@ -1,19 +1,15 @@
-"""One failure rule as a value, and what a rule's pattern may look like.
-
-Patterns run on driver text, which is hostile: a pattern is refused unless its cost has a small
-bound by construction. Python's matcher backtracks, so the bound is the product of the choices
-that its repeats leave open (`a{1,64}b?` leaves 64 * 2); nesting and back-references are refused.
-"""
+"""One failure rule as a value; `agent.core.patterns` says what its patterns may look like."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from fnmatch import fnmatchcase
-from re import _constants, _parser  # type: ignore[attr-defined]
-from typing import Any
 
 from agent.core.model import Culprit, Failure, Kind, Surface, Transport
+from agent.core.patterns import Matcher
 
 CODES = {
     "CANCELLED": 1,
@@ -35,13 +31,45 @@ CODES = {
 }
 """gRPC status codes by name."""
 
-MAX_PATTERN = 2000
-"""Characters of a pattern."""
-MAX_CHOICES = 4096
-"""Ways one starting point may be matched; times 8 KiB of text this stays below half a second."""
 
-_REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
-_SINGLE = (_constants.LITERAL, _constants.NOT_LITERAL, _constants.ANY, _constants.IN, _constants.AT)
+class Repeat(StrEnum):
+    """What asking a driver again within one call of kubelet may do."""
+
+    FREELY = "freely"
+    ONCE = "once"
+    NEVER = "never"
+
+    @property
+    def max_attempts(self) -> int | None:
+        """Attempts per call; None: as many as the verdict allows."""
+        return {Repeat.FREELY: None, Repeat.ONCE: 2, Repeat.NEVER: 1}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """What a repeated call does with some drivers.
+
+    `repeat` holds where a repeat could do harm: for failures that are ambiguous, and where the
+    answer was lost so that the driver may have done its work. A rule may say otherwise.
+    """
+
+    name: str
+    drivers: tuple[str, ...]
+    version: int = 1
+    repeat: Repeat = Repeat.FREELY
+    reason: str = ""
+    source: str = ""
+    layer: int = 0
+
+    def serves(self, driver: str) -> bool:
+        """True when the pack is about this driver."""
+        return any(fnmatchcase(driver, glob) for glob in self.drivers)
+
+
+def strictest(packs: Sequence[Pack]) -> Pack | None:
+    """Of the packs of the first file that has any, the one that allows the fewest repeats."""
+    order = (Repeat.NEVER, Repeat.ONCE, Repeat.FREELY)
+    return min(packs, key=lambda pack: (pack.layer, order.index(pack.repeat)), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +80,17 @@ class Rule:
     kind: Kind
     culprit: Culprit
     drivers: tuple[str, ...] = ("*",)  # globs; ("*",) is a generic rule
-    text: re.Pattern[str] | None = None  # may have a group named `device`
+    text: Matcher | None = None  # may have a group named `device`
+    also: Matcher | None = None  # must be found in the same error too
+    unless: Matcher | None = None  # must not be found in the same error
     codes: frozenset[int] = frozenset()
+    reasons: frozenset[str] = frozenset()  # of google.rpc.ErrorInfo
     transports: frozenset[Transport] = frozenset()
     operation: str = ""
     surface: Surface | None = None
     hint: str = ""
     source: str = ""
-    single_attempt: bool = False
+    repeat: Repeat | None = None  # None: what the driver's pack says
     examples: tuple[str, ...] = ()
     layer: int = 0  # which file it is from; an earlier file wins
 
@@ -81,51 +112,13 @@ class Rule:
             and (not self.transports or failure.transport in self.transports)
         )
 
-
-def pattern_problem(pattern: str) -> str | None:
-    """Say why a rule must not use this pattern, or None."""
-    if len(pattern) > MAX_PATTERN:
-        return f"longer than {MAX_PATTERN} characters"
-    try:
-        tree = _parser.parse(pattern)
-        groups = set(re.compile(pattern).groupindex) - {"device"}
-        if groups:
-            return f"unknown group name {sorted(groups)[0]}: only `device` is read"
-        choices = _choices(tree)
-    except _Refused as error:
-        return str(error)
-    except (re.error, RecursionError, OverflowError) as error:
-        return f"not a regular expression: {error}"
-    if choices > MAX_CHOICES:
-        return f"its repeats leave {choices} ways to match; {MAX_CHOICES} are allowed"
-    return None
-
-
-class _Refused(Exception):
-    """A construct without a bound on its cost."""
-
-
-def _choices(tree: Any) -> int:  # noqa: ANN401 (the parser has no public types)
-    """Upper bound of the ways in which one starting point can be matched."""
-    total = 1
-    for operator, value in tree:
-        if operator in _SINGLE:
-            continue
-        if operator in _REPEATS:
-            total *= _repeat(*value)
-        elif operator is _constants.SUBPATTERN:
-            total *= _choices(value[-1])
-        elif operator is _constants.BRANCH:
-            total *= sum(_choices(branch) for branch in value[1])
-        else:
-            raise _Refused(f"{str(operator).lower()} is not allowed in a rule")
-    return total
-
-
-def _repeat(low: int, high: int, inner: Any) -> int:  # noqa: ANN401
-    if high is _constants.MAXREPEAT:
-        raise _Refused("an unbounded repeat (* or +): give a limit such as {1,64}")
-    choices = _choices(inner)
-    if choices > 1 and high > 1:
-        raise _Refused("a repeat of something that itself can match in several ways")
-    return (high - low + 1) * choices
+    def search(self, part: str, lowered: str) -> re.Match[str] | None:
+        """Look for the rule's words in one error; `lowered` is the same in lower case."""
+        match = self.text.search(part, lowered) if self.text is not None else None
+        if match is None:
+            return None
+        if self.also is not None and self.also.search(part, lowered) is None:
+            return None
+        if self.unless is not None and self.unless.search(part, lowered) is not None:
+            return None
+        return match

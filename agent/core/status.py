@@ -13,9 +13,10 @@ from typing import Any
 
 from agent import names
 from agent.core.annotation import stamp, stamp_micro
+from agent.core.message import message
 from agent.core.model import Culprit, DeviceState, Verdict
 from agent.core.pods import Pod
-from agent.core.record import DeviceRecord, History, PodRecord
+from agent.core.record import PodRecord
 from agent.core.text import cut
 
 MESSAGE_LIMIT = 4096
@@ -27,13 +28,6 @@ NOTE_LIMIT = 1024
 BYPASSED = "prepared, not seen by the agent"
 
 Body = dict[str, Any]
-
-_CAUSE_LIMITS = (1024, 512, 256, 128, 64)
-_STATE_WORDS = {
-    DeviceState.BLOCKED: "Blocked by it",
-    DeviceState.PENDING: "Not asked for yet",
-    DeviceState.PREPARED: "Prepared",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +50,7 @@ def failing(record: PodRecord, *, held: bool = False, note: str = "") -> Stateme
         reason = names.REASON_ALL_FAILED
     else:
         reason = names.REASON_SOME_FAILED
-    return Statement("False", reason, _message(record, note, MESSAGE_LIMIT))
+    return Statement("False", reason, message(record, note, MESSAGE_LIMIT))
 
 
 def prepared(record: PodRecord) -> Statement:
@@ -121,7 +115,7 @@ def condition_patch(pod: Pod, bodies: Sequence[Body], annotation: str = "") -> B
     return {"metadata": metadata, "status": {"conditions": list(bodies)}}
 
 
-def failed_patch(pod: Pod, bodies: Sequence[Body], *, message: str, annotation: str) -> Body:
+def failed_patch(pod: Pod, bodies: Sequence[Body], *, text: str, annotation: str) -> Body:
     """Patch that fails the pod. All in one: kubelet undoes a phase that comes without an
     annotation change, and the resourceVersion makes sure that what was checked still holds.
     """
@@ -134,23 +128,26 @@ def failed_patch(pod: Pod, bodies: Sequence[Body], *, message: str, annotation: 
         "status": {
             "phase": "Failed",
             "reason": names.PHASE_REASON,
-            "message": cut(message, NOTE_LIMIT),
+            "message": cut(text, NOTE_LIMIT),
             "conditions": list(bodies),
         },
     }
 
 
 def event(pod: Pod, record: PodRecord, *, action: str, node: str, note: str, wall: float) -> Body:
-    """Event of events.k8s.io/v1, named after (pod, rule, outcome): a second one is a 409."""
+    """Event of events.k8s.io/v1, named after (pod, rule, outcome, whether it is still normal):
+    a second one is a 409.
+    """
     rules = ",".join(sorted({h.verdict.rule for _, h in record.failing if h.verdict}))
-    mark = hashlib.sha256(f"{pod.uid}/{rules}/{action}".encode()).hexdigest()[:16]
+    step = "/escalated" if record.escalated else ""
+    mark = hashlib.sha256(f"{pod.uid}/{rules}/{action}{step}".encode()).hexdigest()[:16]
     body: Body = {
         "metadata": {"name": f"{pod.name[:230]}.{mark}", "namespace": pod.namespace},
         "eventTime": stamp_micro(wall),
         "type": "Warning",
         "reason": names.EVENT_REASON,
         "action": action,
-        "note": _message(record, note, NOTE_LIMIT),
+        "note": message(record, note, NOTE_LIMIT),
         "reportingController": names.EVENT_CONTROLLER,
         "reportingInstance": node[:128] or "unknown",
         "regarding": {
@@ -172,56 +169,3 @@ def event(pod: Pod, record: PodRecord, *, action: str, node: str, note: str, wal
             "uid": claim.uid,
         }
     return body
-
-
-def _message(record: PodRecord, note: str, limit: int) -> str:
-    failed = record.of(DeviceState.FAILED)
-    verb = "not prepared yet, being retried" if record.retrying else "could not be prepared"
-    head = f"{len(failed)} of {len(record.devices)} devices {verb}."
-    tail = [_listing(state, record.of(state)) for state in _STATE_WORDS]
-    if note:
-        tail.append(f"Pod {note}." if not note.endswith(".") else f"Pod {note}")
-    end = " ".join(part for part in tail if part)
-    for cause in _CAUSE_LIMITS:
-        middle = " ".join(_group(devices, cause) for devices in _grouped(failed))
-        text = " ".join(part for part in (head, middle, end) if part)
-        if len(text.encode()) <= limit:
-            return text
-    room = limit - len(head.encode()) - min(len(end.encode()), limit // 4) - 2
-    return cut(f"{head} {cut(middle, max(room, 0))} {end}", limit)
-
-
-def _grouped(failed: Sequence[DeviceRecord]) -> list[list[DeviceRecord]]:
-    groups: dict[tuple[str, str], list[DeviceRecord]] = {}
-    for device in failed:
-        groups.setdefault((device.device.driver, device.device.claim.uid), []).append(device)
-    return list(groups.values())
-
-
-def _group(devices: Sequence[DeviceRecord], cause: int) -> str:
-    first = devices[0]
-    where = f"{_names(devices)} of {first.device.driver} (claim {first.device.claim.name})"
-    history, verdict = first.history, first.verdict
-    text = f"{where}: {cut(first.cause, cause)}" if first.cause else f"{where}: failed"
-    if verdict is not None:
-        if verdict.hint:
-            text += f". Hint: {cut(verdict.hint, cause)}"
-        text += f" [{verdict.kind}, {verdict.culprit}, rule {verdict.rule}{_counts(history)}]"
-    return text + ("" if text.endswith(".") else ".")
-
-
-def _counts(history: History | None) -> str:
-    if history is None:
-        return ""
-    text = f", attempts {history.attempts}" if history.attempts else ""
-    return text + (f", trace {history.trace_id}" if history.trace_id else "")
-
-
-def _listing(state: DeviceState, devices: Sequence[DeviceRecord]) -> str:
-    return f"{_STATE_WORDS[state]}: {_names(devices)}." if devices else ""
-
-
-def _names(devices: Sequence[DeviceRecord]) -> str:
-    shown = [device.device.device for device in devices[:8]]
-    more = len(devices) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -158,6 +158,11 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
+def fields(data: bytes) -> Iterator[Field]:
+    """The fields of any message in order; WireError where the bytes are none."""
+    return _fields(data)
+
+
 def _fields(data: bytes) -> Iterator[Field]:
     at = 0
     while at < len(data):

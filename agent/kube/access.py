@@ -57,22 +57,31 @@ def from_service_account(library: Library, environ: Mapping[str, str], folder: P
     return configuration
 
 
-async def from_kubeconfig(library: Library, path: str) -> Any:  # noqa: ANN401
-    """Return the library's Configuration for a kubeconfig. Raises UserError with the reason."""
-    file = Path(os.path.expanduser(path))  # noqa: ASYNC240 - once, at start
-    if not file.is_file():  # noqa: ASYNC240
-        raise UserError(
-            f"report.kubeconfig: no such file: {path}. Correct the path or leave it out."
-        )
+def users_kubeconfig(environ: Mapping[str, str]) -> str:
+    """Where kubectl would look. For commands that a person runs, never for the agent."""
+    return environ.get("KUBECONFIG") or "~/.kube/config"
+
+
+async def from_kubeconfig(library: Library, path: str, option: str = "report.kubeconfig") -> Any:  # noqa: ANN401
+    """Return the library's Configuration for a kubeconfig, or several joined by colons.
+
+    Raises UserError with the reason; `option` is what the user set.
+    """
+    written = [Path(os.path.expanduser(each)) for each in path.split(os.pathsep) if each]  # noqa: ASYNC240 - once, at start
+    files = [file for file in written if file.is_file()]
+    if not files:
+        raise UserError(f"{option}: no such file: {path}. Correct the path or leave it out.")
     configuration = library.configuration()
     try:
         await library.load_kube_config(
-            config_file=str(file), client_configuration=configuration, persist_config=False
+            config_file=os.pathsep.join(map(str, files)),
+            client_configuration=configuration,
+            persist_config=False,
         )
-        token_file = _token_file(file)
+        token_file = next(filter(None, map(_token_file, files)), None)
     except (library.config_exception, yaml.YAMLError, OSError, ValueError, TypeError) as exc:
         line = " ".join(str(exc).split())[:300]
-        raise UserError(f"report.kubeconfig: {path} cannot be used: {line}") from exc
+        raise UserError(f"{option}: {path} cannot be used: {line}") from exc
     if token_file is not None:
         _use_token(configuration, token_file)
     return configuration

@@ -54,6 +54,7 @@ class Kube:
         environ: Mapping[str, str] = os.environ,
         service_account: Path = access.SERVICE_ACCOUNT,
         on_request: OnRequest | None = None,
+        option: str = "report.kubeconfig",
     ) -> Kube | None:
         """Return a client, or None where no API access is configured at all.
 
@@ -63,7 +64,7 @@ class Kube:
             return None
         library = await asyncio.to_thread(lazy.load)
         if kubeconfig:
-            configuration = await access.from_kubeconfig(library, kubeconfig)
+            configuration = await access.from_kubeconfig(library, kubeconfig, option)
         else:
             configuration = access.from_service_account(library, environ, service_account)
         try:
@@ -89,6 +90,24 @@ class Kube:
     async def get_node(self, name: str) -> JsonDict:
         """Read a node."""
         return await self._request("GET", f"/api/v1/nodes/{quote(name)}", resource="nodes")
+
+    async def list_slices(self, driver: str, node: str) -> list[JsonDict]:
+        """Read a driver's ResourceSlices of a node; at most a page of them."""
+        query = [
+            ("fieldSelector", f"spec.driver={driver},spec.nodeName={node}"),
+            ("limit", str(PAGE)),
+        ]
+        page = await self._request(
+            "GET", f"{_RESOURCE}/resourceslices", resource="resourceslices", query=query
+        )
+        return page.get("items") or []
+
+    async def list_events(self, namespace: str, uid: str, reason: str) -> list[JsonDict]:
+        """Read the events of one reason about one object; for people's commands only."""
+        query = [("fieldSelector", f"involvedObject.uid={uid},reason={reason}")]
+        path = f"/api/v1/namespaces/{quote(namespace)}/events"
+        page = await self._request("GET", path, resource="events", query=query)
+        return page.get("items") or []
 
     async def patch_pod_status(self, namespace: str, name: str, body: JsonDict) -> JsonDict:
         """Patch a pod's status by strategic merge; conditions are merged by type."""

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent import names
+from agent.core.attribution import identifying
+from agent.core.context import SliceDevice
 from agent.core.model import ClaimRef, Device
 from agent.core.pods import Claim, Condition, Owner, Pod
 
@@ -20,6 +22,7 @@ CRITICAL_PRIORITY = 2_000_000_000
 _CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
+_SANDBOXED = "PodReadyToStartContainers"  # a condition of kubelet
 _CONTAINER_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
 
@@ -68,6 +71,11 @@ def parse_pod(raw: JsonObject) -> Pod:
             for key, value in annotations.items()
             if key.startswith(f"{names.DOMAIN}/")
         ),
+        created=_text(meta, "creationTimestamp"),
+        sandboxed=any(
+            _text(c, "type") == _SANDBOXED and _text(c, "status") == "True"
+            for c in _list(status, "conditions")
+        ),
     )
 
 
@@ -77,6 +85,7 @@ def parse_claim(raw: JsonObject) -> Claim:
     allocation = _of(_of(status, "allocation"), "devices")
     ref = ClaimRef(_text(meta, "namespace"), _text(meta, "uid"), _text(meta, "name"))
     config = _list(allocation, "config")
+    classes = _classes(_of(_of(raw, "spec"), "devices"))
     devices = tuple(
         Device(
             claim=ref,
@@ -86,7 +95,10 @@ def parse_claim(raw: JsonObject) -> Claim:
             device=_text(result, "device"),
             share_id=_text(result, "shareID"),
             admin_access=bool(result.get("adminAccess")),
-            attributes=_config_source(config, _text(result, "driver"), _text(result, "request")),
+            parameters_from=_config_source(
+                config, _text(result, "driver"), _text(result, "request")
+            ),
+            device_class=classes.get(_text(result, "request"), ""),
         )
         for result in _list(allocation, "results")
     )
@@ -146,7 +158,51 @@ def _controller(meta: JsonObject) -> Owner | None:
     return None
 
 
-def _config_source(config: Iterable[JsonObject], driver: str, request: str) -> Mapping[str, str]:
+def parse_slice(raw: JsonObject) -> tuple[SliceDevice, ...]:
+    """Make the devices of a ResourceSlice (resource.k8s.io/v1)."""
+    spec = _of(raw, "spec")
+    driver, pool = _text(spec, "driver"), _text(_of(spec, "pool"), "name")
+    return tuple(
+        SliceDevice(
+            driver,
+            pool,
+            _text(device, "name"),
+            attributes={
+                name: value
+                for name, each in _of(device, "attributes").items()
+                if identifying(str(name)) and (value := _attribute(each))
+            },
+            taints=tuple(_taint(taint) for taint in _list(device, "taints")),
+        )
+        for device in _list(spec, "devices")
+    )
+
+
+def _attribute(value: object) -> str:
+    """Return an attribute's value, which the API wraps in its type."""
+    if not isinstance(value, Mapping):
+        return ""
+    found = value.get("string", value.get("int"))
+    return str(found)[:256] if isinstance(found, str | int) and not isinstance(found, bool) else ""
+
+
+def _taint(raw: JsonObject) -> str:
+    value = _text(raw, "value")
+    return f"{_text(raw, 'key')}{'=' + value if value else ''}:{_text(raw, 'effect')}"
+
+
+def _classes(devices: JsonObject) -> Mapping[str, str]:
+    """Find the DeviceClass of each request, and of each subrequest as `request/subrequest`."""
+    found = {}
+    for request in _list(devices, "requests"):
+        name = _text(request, "name")
+        found[name] = _text(_of(request, "exactly"), "deviceClassName")
+        for each in _list(request, "firstAvailable"):
+            found[f"{name}/{_text(each, 'name')}"] = _text(each, "deviceClassName")
+    return found
+
+
+def _config_source(config: Iterable[JsonObject], driver: str, request: str) -> str:
     """Say who wrote the opaque parameters of a device: `claim`, `class`, or both."""
     sources = []
     for entry in config:
@@ -159,7 +215,7 @@ def _config_source(config: Iterable[JsonObject], driver: str, request: str) -> M
         source = "class" if entry.get("source") == "FromClass" else "claim"
         if source not in sources:
             sources.append(source)
-    return {"config": ",".join(sorted(sources))} if sources else {}
+    return ",".join(sorted(sources))
 
 
 def _of(raw: JsonObject, key: str) -> JsonObject:

@@ -53,6 +53,10 @@ class PodStore:
         """Return the pod of that UID."""
         return self._pods.get(uid)
 
+    def all(self) -> tuple[Pod, ...]:
+        """Return all pods of this node that have resource claims."""
+        return tuple(self._pods.values())
+
     def of_claim(self, namespace: str, name: str) -> tuple[Pod, ...]:
         """Return this node's pods that use a claim."""
         uids = self._by_claim.get((namespace, name), set())

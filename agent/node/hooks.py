@@ -31,5 +31,32 @@ class Hooks:
     on_generation: Callable[[str, str], None] = lambda driver, reason: None
     on_driver: Callable[[str, bool], None] = lambda driver, up: None
     on_registered: Callable[[str, bool], None] = lambda driver, registered: None
+    # driver, reason of the newest generation: kubelet has a generation and a connection to it,
+    # for the first time or after it had none
+    on_ready: Callable[[str, str], None] = lambda driver, reason: None
+    # intake: a driver registers with kubelet itself; once for each of its sockets
+    on_direct: Callable[[str], None] = lambda driver: None
     # name of a task of the node side, and what ended it
     on_crash: Callable[[str, BaseException], None] = lambda name, error: None
+
+
+@dataclass(slots=True)
+class Told:
+    """What the hooks were told last of one driver; each is called only for news."""
+
+    up: bool | None = None
+    registered: bool | None = None
+    ready: bool = False
+
+    def tell(self, hooks: Hooks, link: Link, *, up: bool) -> None:
+        """Call the hooks whose value is another."""
+        if up is not self.up:
+            self.up = up
+            hooks.on_driver(link.name, up)
+        if link.registered is not self.registered:
+            self.registered = link.registered
+            hooks.on_registered(link.name, link.registered)
+        if link.renewal.ready is not self.ready:
+            self.ready = link.renewal.ready
+            if self.ready:
+                hooks.on_ready(link.name, link.renewal.reason)

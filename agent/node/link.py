@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from agent.aio import Tasks
@@ -14,7 +13,7 @@ from agent.core.instances import Candidate, choose
 from agent.core.renewal import Periods, Publish, Renewal, Sleep, Stop, Unlink
 from agent.errors import UserError
 from agent.node.generation import Generation
-from agent.node.hooks import Hooks
+from agent.node.hooks import Hooks, Told
 from agent.node.instance import Instance, State
 from agent.rpc.channel import Channel
 
@@ -22,14 +21,6 @@ log = logging.getLogger(__name__)
 
 # A socket that could not be made is tried again after this, in seconds.
 _PUBLISH_AGAIN = 5.0
-
-
-@dataclass(slots=True)
-class _Said:
-    """What the hooks were told last."""
-
-    up: bool | None = None
-    registered: bool | None = None
 
 
 class Link:
@@ -52,7 +43,7 @@ class Link:
         self._make = make
         self._hooks = hooks
         self._on_idle = on_idle
-        self._said = _Said()
+        self._told = Told()
         self._kicked = asyncio.Event()
         self._present = asyncio.Event()
         self._tasks = Tasks(hooks.on_crash)
@@ -237,10 +228,4 @@ class Link:
         self.kick()
 
     def _tell(self) -> None:
-        up = self._present.is_set()
-        if up is not self._said.up:
-            self._said.up = up
-            self._hooks.on_driver(self.name, up)
-        if self.registered is not self._said.registered:
-            self._said.registered = self.registered
-            self._hooks.on_registered(self.name, self.registered)
+        self._told.tell(self._hooks, self, up=self._present.is_set())

@@ -13,6 +13,7 @@ from agent.aio import Tasks
 from agent.core import paths
 from agent.errors import UserError
 from agent.node.choice import Choice
+from agent.node.direct import Direct
 from agent.node.factory import Factory
 from agent.node.hooks import Handlers, Hooks
 from agent.node.instance import Instance, State
@@ -62,6 +63,13 @@ class Registry:
             only_driver=identity.only_driver,
             holder=holder_text(identity.pod_namespace, identity.pod_name),
         )
+        self._direct = Direct(
+            paths.registry_dir(self._root),
+            intake=self.directory,
+            choice=dataclasses.replace(self._choice, plugin_only=True),
+            rescan=settings.drivers.rescan,
+            on_found=self._hooks.on_direct,
+        )
         self._links: dict[str, Link] = {}
         self._instances: dict[str, Instance] = {}
         self._left: list[Instance] = []  # whose calls in flight may still end
@@ -76,6 +84,11 @@ class Registry:
         """By driver name."""
         return self._links
 
+    @property
+    def direct(self) -> Mapping[str, str]:
+        """Intake: sockets of our drivers in kubelet's own registry, and whose they are."""
+        return self._direct.found
+
     async def run(self) -> None:
         """Serve until `drain()` has ended or this is cancelled.
 
@@ -85,6 +98,8 @@ class Registry:
         try:
             watch = self._tasks.start("registry", self._watch())
             stop = self._tasks.start("registry stop", self._stop.wait())
+            if not self._overlay:
+                self._tasks.start("direct registrations", self._direct.run())
             await asyncio.wait({watch, stop}, return_when=asyncio.FIRST_COMPLETED)
             if watch.done():
                 watch.result()
@@ -106,8 +121,7 @@ class Registry:
 
     def renew(self, driver: str, reason: str) -> None:
         """Register a driver again: a prepare is known to have passed us by. Unknown: nothing."""
-        link = self._links.get(driver)
-        if link is not None:
+        if link := self._links.get(driver):
             link.renew(reason)
 
     def describe(self) -> dict[str, Any]:
@@ -162,8 +176,7 @@ class Registry:
         for path in left:
             instance = self._instances.pop(path)
             self._left.append(instance)
-            link = self._links.get(_name(instance))
-            if link is not None:
+            if link := self._links.get(_name(instance)):
                 link.remove(instance)
             await instance.leave()
         for found in sorted(appeared, key=lambda one: one.identity.ctime_ns):

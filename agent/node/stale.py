@@ -15,7 +15,8 @@ log = logging.getLogger(__name__)
 
 _OURS = re.compile(
     rf"(?:{re.escape(names.SOCKET_PREFIX)}(?P<registration>[0-9a-f]{{8}})~"
-    r"|(?P<endpoint>[0-9a-f]{8})-)[0-9a-f]{6}\.sock"
+    # A leading dot: it was not published yet (rpc/sockets.py).
+    r"|\.?(?P<other>[0-9a-f]{8})[-~])[0-9a-f]{6}(\.sock)?"
 )
 
 
@@ -32,9 +33,9 @@ def remove_stale(locks: Locks) -> list[str]:
         for directory in (paths.registry_dir(kubelet_root), paths.endpoint_dir(kubelet_root)):
             for name in sorted(os.listdir(directory)):
                 match = _OURS.fullmatch(name)
-                if match is None or (only_driver and not paths.belongs_to(name, only_driver)):
+                digest = (match["registration"] or match["other"]) if match else ""
+                if not digest or (only_driver and digest != paths.driver_hash(only_driver)):
                     continue
-                digest = match["registration"] or match["endpoint"]
                 if not only_driver and digest not in free:
                     lock = f"{paths.lock_path(kubelet_root)}-{digest}"
                     free[digest] = try_lock(lock, locks.holder)

@@ -146,7 +146,9 @@ async def _changed(inotify: Inotify, rescan: float) -> None:
             while True:
                 event = await inotify.get()
                 name = str(event.name or "")
-                if event.mask & (_GONE | Mask.Q_OVERFLOW) or not paths.is_ours(name):
+                # A dot file is a socket of ours that is not published yet, or nothing to us.
+                known = paths.is_ours(name) or name.startswith(".")
+                if event.mask & (_GONE | Mask.Q_OVERFLOW) or not known:
                     break
     except TimeoutError:
         return

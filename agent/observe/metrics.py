@@ -7,7 +7,6 @@ A driver's series exist from the moment it is known and go when it goes.
 
 from __future__ import annotations
 
-import asyncio
 import platform
 
 from prometheus_client import (
@@ -33,6 +32,7 @@ _CALL = (_DRIVER, "method_name", "grpc_status_code")
 # A healthy call takes a millisecond, a held one up to kubelet's 45 s deadline.
 _CALL_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 40, 45)
 _KUBE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_Buckets = tuple[float, ...]
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 
@@ -59,26 +59,32 @@ class Metrics:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(f"{_PREFIX}_{name}", text, labels, registry=registry)
 
-        self._calls = Histogram(
-            f"{_PREFIX}_grpc_operations_duration_seconds",
-            "Calls kubelet made to the agent, retries included.",
-            _CALL,
-            buckets=_CALL_BUCKETS,
-            registry=registry,
-        )
+        def histogram(name: str, text: str, buckets: _Buckets, *labels: str) -> Histogram:
+            name = f"{_PREFIX}_{name}"
+            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+
+        calls = "Calls kubelet made to the agent, retries included."
+        self._calls = histogram("grpc_operations_duration_seconds", calls, _CALL_BUCKETS, *_CALL)
         self._inflight = gauge(
             "requests_inflight", "Calls of kubelet not answered yet.", _DRIVER, "method_name"
         )
-        self._attempts = counter(
-            "upstream_attempts_total", "Calls the agent made to the driver.", *_CALL
-        )
-        self._waits = counter(
-            "retry_wait_seconds_total", "Time spent waiting between attempts.", _DRIVER
-        )
+        self._attempts = counter("upstream_attempts_total", "Calls made to the driver.", *_CALL)
+        self._waits = counter("retry_wait_seconds_total", "Time between attempts.", _DRIVER)
         self._verdicts = counter(
             "claim_verdicts_total",
             "Failures judged, per claim and attempt.",
             *(_DRIVER, "verdict", "culprit", "rule"),
+        )
+        self._outcomes = counter(
+            "outcomes_total",
+            "Decisions about pods; acted false: mode observe, enforce would have done it.",
+            *(_DRIVER, "action", "acted", "culprit"),
+        )
+        self._escalations = counter("escalations_total", "No longer normal.", _DRIVER, "rule")
+        self._reloads = counter("config_reloads_total", "Config files that changed.", "result")
+        self._reloaded = gauge("config_last_reload_success_timestamp_seconds", "Unix time.")
+        self._nudges = counter(
+            "nudges_total", "Waiting pods kubelet was told to look at.", _DRIVER, "cause", "result"
         )
         self._up = gauge("driver_up", "1: an instance of the driver is connected.", _DRIVER)
         self._registered = gauge("registered", "1: kubelet registered the agent.", _DRIVER)
@@ -94,19 +100,11 @@ class Metrics:
         )
         self._queue = gauge("report_queue_length", "Facts waiting to be written.")
         self._dropped = counter("reports_dropped_total", "Facts dropped from a full queue.")
-        self._kube = Histogram(
-            f"{_PREFIX}_kube_request_duration_seconds",
-            "Requests to the API server.",
-            ("verb", "resource", "code"),
-            buckets=_KUBE_BUCKETS,
-            registry=registry,
+        requests = ("verb", "resource", "code")
+        self._kube = histogram(
+            "kube_request_duration_seconds", "Requests to the API.", _KUBE_BUCKETS, *requests
         )
-        self._lag = Histogram(
-            f"{_PREFIX}_event_loop_lag_seconds",
-            "How late a timer of the event loop came.",
-            buckets=_LAG_BUCKETS,
-            registry=registry,
-        )
+        self._lag = histogram("event_loop_lag_seconds", "How late a timer came.", _LAG_BUCKETS)
         self._known: set[str] = set()
         self._gone: set[str] = set()
 
@@ -130,6 +128,7 @@ class Metrics:
         for metric in (
             *(self._calls, self._inflight, self._attempts, self._waits, self._verdicts),
             *(self._up, self._registered, self._renewals, self._bypasses, self._held),
+            *(self._outcomes, self._escalations, self._nudges),
         ):
             metric.remove_by_labels({_DRIVER: driver})
 
@@ -171,6 +170,27 @@ class Metrics:
                 driver, verdict.kind.value, verdict.culprit.value, verdict.rule
             ).inc()
 
+    def outcome(self, driver: str, action: str, acted: bool, culprit: str) -> None:
+        """It was decided what to do about a pod: `Report` or `FailPod`."""
+        if self._counts(driver):
+            self._outcomes.labels(driver, action, str(acted).lower(), culprit).inc()
+
+    def escalation(self, driver: str, rule: str) -> None:
+        """A claim's unknown failure went on for too long."""
+        if self._counts(driver):
+            self._escalations.labels(driver, rule).inc()
+
+    def config_reload(self, result: str, wall: float) -> None:
+        """Config or rule files changed: `accepted` or `refused`; `wall` is unix time."""
+        self._reloads.labels(result).inc()
+        if result == "accepted":
+            self._reloaded.set(wall)
+
+    def nudge(self, driver: str, cause: str, result: str) -> None:
+        """A waiting pod's annotation was changed, or was to be."""
+        if self._counts(driver):
+            self._nudges.labels(driver, cause, result).inc()
+
     def driver_up(self, driver: str, up: bool) -> None:
         """Whether an instance of the driver is connected."""
         self.driver_known(driver)
@@ -199,6 +219,7 @@ class Metrics:
     def report(self, kind: str, result: str) -> None:
         """A write to the API server ended; kind `condition`, `event`, `fail`, …."""
         self._reports.labels(kind, result).inc()
+        self._dropped.inc(result == "dropped")
 
     def report_queue(self, n: int) -> None:
         """Facts waiting to be written."""
@@ -215,14 +236,6 @@ class Metrics:
     def loop_lag(self, seconds: float) -> None:
         """A timer came this late."""
         self._lag.observe(max(0.0, seconds))
-
-    async def watch_loop(self, interval: float = 1.0) -> None:
-        """Measure the event loop's lag until cancelled; one task of the app."""
-        loop = asyncio.get_running_loop()
-        while True:
-            due = loop.time() + interval
-            await asyncio.sleep(interval)
-            self.loop_lag(loop.time() - due)
 
     def render(self) -> bytes:
         """The exposition in text format, to be sent as CONTENT_TYPE."""

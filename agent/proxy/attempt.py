@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from agent.core import wire
+from agent.core import marker, wire
 from agent.core.answer import RawAnswer
 from agent.core.model import ClaimRef, ClaimResult, Failure, Status, Surface, Transport
 from agent.errors import TransportError
@@ -82,7 +82,8 @@ class Sender:
         self, claims: Iterable[ClaimRef], got: Answer, status: Status
     ) -> list[ClaimResult]:
         failure = Failure(
-            self._link.name, "prepare", Surface.CALL_ERROR, status.message, status.code
+            *(self._link.name, "prepare", Surface.CALL_ERROR, status.message, status.code),
+            details=status.details,
         )
         trailers = got.trailers or status.trailers
         kept = replace(status, initial=got.initial, trailers=trailers)
@@ -104,6 +105,7 @@ class Sender:
                 Surface.CLAIM_ERROR,
                 text,
                 permanent_error=entry is not None and entry.permanent_error,
+                claim=claim.uid,
             )
             raw = entry.raw if entry else None
             results.append(ClaimResult(claim, raw, failure, self._ctx.rules.classify(failure)))
@@ -112,5 +114,14 @@ class Sender:
     def _all(
         self, claims: Iterable[ClaimRef], failure: Failure, status: Status | None = None
     ) -> list[ClaimResult]:
+        """The same failure for all, but for a claim that a marker in its text speaks of."""
         verdict = self._ctx.rules.classify(failure)
-        return [ClaimResult(claim, None, failure, verdict, status) for claim in claims]
+        marked = {one.claim for one in marker.markers(failure.text)}
+        results = []
+        for claim in claims:
+            own, judged = failure, verdict
+            if claim.uid in marked:
+                own = replace(failure, claim=claim.uid)
+                judged = self._ctx.rules.classify(own)
+            results.append(ClaimResult(claim, None, own, judged, status))
+        return results

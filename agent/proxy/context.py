@@ -10,6 +10,7 @@ from typing import Protocol
 
 from agent.aio import Tasks
 from agent.core.classify import RuleSet
+from agent.core.context import InFlight
 from agent.core.held import HeldVerdicts
 from agent.core.model import CallFact, ClaimRef
 from agent.core.plan import Plan, RetryPolicy
@@ -40,6 +41,11 @@ class Backlog:
         """Keep the fact; the oldest goes when full."""
         self.facts.append(fact)
 
+    def replay(self, sink: FactSink) -> None:
+        """Hand over what was kept."""
+        for fact in self.facts:
+            sink.submit(fact)
+
 
 class LogOnly:
     """The sink of a pure proxy: call lines are in the log anyway."""
@@ -56,6 +62,7 @@ class LiveCall:
     claims: tuple[ClaimRef, ...]
     plan: Plan
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    began: float = 0.0  # loop time
 
     @property
     def uids(self) -> frozenset[str]:
@@ -67,10 +74,24 @@ class LiveCall:
         wanted = {(namespace, name) for name in names}
         return any((claim.namespace, claim.name) in wanted for claim in self.claims)
 
+    def hurry(self) -> None:
+        """What it waits for may be free now: ask again without waiting longer."""
+        if self.plan.hurry():
+            self.wake.set()
+
     def cancel(self, reason: str, *, at_once: bool = True) -> None:
         """End its retries."""
         self.plan.cancel(reason, at_once=at_once)
         self.wake.set()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Undoing:
+    """An unprepare that is not answered yet."""
+
+    driver: str
+    claims: tuple[ClaimRef, ...]
+    began: float  # loop time
 
 
 @dataclass(slots=True)
@@ -88,7 +109,7 @@ class Context:
     wall: Callable[[], float]
     sink: FactSink = field(default_factory=Backlog)
     live: set[LiveCall] = field(default_factory=set)
-    unpreparing: dict[tuple[str, str], asyncio.Event] = field(default_factory=dict)
+    undoing: set[Undoing] = field(default_factory=set)
     previous: dict[tuple[str, str], str] = field(default_factory=dict)
     passed: set[tuple[str, str]] = field(default_factory=set)
     stopping: bool = False
@@ -104,6 +125,30 @@ class Context:
             ambiguous_attempts=retry.ambiguous_attempts,
             ambiguous_time=retry.ambiguous_time,
             absence_hold=self.settings.drivers.driver_absence_hold,
+        )
+
+    def active(self, driver: str, now: float) -> list[InFlight]:
+        """Calls of a driver that kubelet waits for, the oldest first; one entry per claim."""
+        found = [
+            InFlight(claim, "prepare", now - call.began)
+            for call in self.live
+            if call.driver == driver
+            for claim in call.claims
+        ]
+        found += [
+            InFlight(claim, "unprepare", now - call.began)
+            for call in self.undoing
+            if call.driver == driver
+            for claim in call.claims
+        ]
+        return sorted(found, key=lambda each: (-each.seconds, each.claim.uid))
+
+    def being_undone(self, driver: str, uids: Iterable[str]) -> bool:
+        """True while an unprepare of any of these claims is not answered."""
+        wanted = set(uids)
+        return any(
+            call.driver == driver and any(claim.uid in wanted for claim in call.claims)
+            for call in self.undoing
         )
 
     def remember_error(self, driver: str, uid: str, text: str) -> None:

@@ -46,15 +46,15 @@ class PrepareCall:
 
     async def run(self) -> Answer:
         """Answer the call; the handler of rpc.Server awaits this."""
-        await self._after_unprepare()
-        plan = self._plan()
-        live = LiveCall(self._link.name, self._claims, plan, began=self._arrived)
+        live = LiveCall(self._link.name, self._claims, self._plan(), began=self._arrived)
         self._ctx.live.add(live)
         try:
-            reply = await self._drive(plan, live)
+            if self._ctx.being_undone(self._link.name, live.uids):
+                await self._after_unprepare(live)
+            reply = await self._drive(live.plan, live)
         finally:
             self._ctx.live.discard(live)
-        return self._finish(plan, reply)
+        return self._finish(live.plan, reply)
 
     def _plan(self) -> Plan:
         ctx, name, now = self._ctx, self._link.name, self._loop.time()
@@ -84,11 +84,16 @@ class PrepareCall:
                     await self._wait(step, live)
                 case Forward(claims, timeout):
                     send = functools.partial(self._sender.send, timeout)
-                    asked = self._ctx.flights.ask(self._link.name, claims, send, timeout + _LATE)
+                    wait = timeout + min(_LATE, self._left(timeout) / 2)
+                    asked = self._ctx.flights.ask(self._link.name, claims, send, wait)
                     results = self._gather(claims, await asked)
                     plan.attempt_ended(results, self._loop.time(), self._ctx.wall())
                     if plan.failed_before:
                         self._ctx.sink.submit(self._fact(plan.outcomes(), final=False, code=0))
+
+    def _left(self, timeout: float) -> float:
+        """Seconds between the end of an attempt that begins now and kubelet's deadline."""
+        return max(0.0, self._deadline - self._loop.time() - timeout)
 
     def _gather(self, claims: Iterable[ClaimRef], attempts: list[Attempt]) -> list[ClaimResult]:
         found = {uid: result for attempt in attempts for uid, result in attempt.results.items()}
@@ -113,20 +118,29 @@ class PrepareCall:
                 task.cancel()
         self._ctx.metrics.retry_wait(self._link.name, self._loop.time() - began)
 
-    async def _after_unprepare(self) -> None:
-        """A prepare never overtakes an unprepare of its claim that came first."""
-        keys = [(self._link.name, claim.uid) for claim in self._claims]
-        events = [self._ctx.unpreparing[key] for key in keys if key in self._ctx.unpreparing]
+    async def _after_unprepare(self, live: LiveCall) -> None:
+        """A prepare never overtakes an unprepare of its claim that came first.
+
+        One that comes while it waits makes it stale: then it is answered without the driver.
+        """
+        kind, why = Transport.CANCELLED, "an unprepare of the claim came first"
+        latest = self._deadline - min(1.0, 0.1 * (self._deadline - self._arrived))
         try:
-            async with asyncio.timeout_at(self._deadline - 1.0):
-                for event in events:
-                    await event.wait()
+            async with asyncio.timeout_at(latest):
+                while not live.plan.given_up:
+                    if not self._ctx.being_undone(self._link.name, live.uids):
+                        live.plan = self._plan()  # the unprepare has ended what was held
+                        return
+                    live.wake.clear()
+                    await live.wake.wait()
         except TimeoutError:
-            calllog.log.warning("prepare goes out while an unprepare of its claim is unanswered")
+            kind, why = Transport.DEADLINE, "an unprepare of the claim is still unanswered"
+        live.cancel(why)
+        live.plan.driver_away(self._sender.failed(self._claims, kind, why), self._ctx.wall())
 
     def _finish(self, plan: Plan, reply: Reply) -> Answer:
         pairs = list(zip(self._claims, reply.results, strict=True))
-        composed = answer.compose(self._link.name, pairs, self._raw)
+        composed = answer.compose(self._link.name, pairs, self._raw, reply.reason)
         outcomes = tuple(
             self._settle(outcome, result)
             for outcome, (_, result) in zip(plan.outcomes(), pairs, strict=True)

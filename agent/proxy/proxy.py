@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agent import names
 from agent.core import wire
+from agent.core.context import InFlight
 from agent.core.model import Status
 from agent.errors import TransportError
 from agent.observe import logs
@@ -130,6 +131,10 @@ class Proxy:
         """True while a held verdict answers for this claim."""
         now = asyncio.get_running_loop().time()
         return self._ctx.held.get(driver, claim_uid, now) is not None
+
+    def active(self, driver: str) -> list[InFlight]:
+        """Calls of a driver that kubelet waits for now, the oldest first."""
+        return self._ctx.active(driver, asyncio.get_running_loop().time())
 
     def served_drivers(self) -> frozenset[str]:
         """Names of the drivers whose calls come through here."""

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 
 from agent.core import wire
-from agent.core.model import ClaimOutcome, ClaimRef, DeviceState, Status
+from agent.core.model import CallFact, ClaimOutcome, ClaimRef, DeviceState, Status
 from agent.errors import TransportError
 from agent.node.link import Link
 from agent.observe.tracing import CallSpan
 from agent.proxy import calllog
 from agent.proxy.attempt import NOBODY
-from agent.proxy.context import Context
+from agent.proxy.context import Context, LiveCall, Undoing
 from agent.rpc.call import UNAVAILABLE, Answer, Request, status_of
 
 _NO_DEADLINE = 45.0  # seconds, for callers that send none
@@ -27,13 +27,11 @@ async def unprepare(ctx: Context, link: Link, request: Request) -> Answer:
     claims = wire.parse_claims(request.body)
     span = ctx.tracing.call(request.method, link.name, claims, ctx.wall())
     uids = [claim.uid for claim in claims]
-    done = asyncio.Event()
-    for uid in uids:
-        ctx.unpreparing[link.name, uid] = done
+    mine = Undoing(link.name, tuple({claim.uid: claim for claim in claims}.values()), began)
+    ctx.undoing.add(mine)
     try:
-        for call in ctx.live:
-            if call.driver == link.name and call.uids & set(uids):
-                call.cancel("an unprepare of the claim came")
+        for call in _of_same(ctx, mine):
+            call.cancel("an unprepare of the claim came")
         wait = deadline - began - ctx.settings.retry_of(link.name).unprepare_wait
         if not await ctx.flights.landed(link.name, uids, wait):
             calllog.log.warning(
@@ -42,16 +40,38 @@ async def unprepare(ctx: Context, link: Link, request: Request) -> Answer:
             )
         answer = await _forward(ctx, link, request, span, deadline)
     finally:
-        done.set()
-        for uid in uids:
-            if ctx.unpreparing.get((link.name, uid)) is done:
-                del ctx.unpreparing[link.name, uid]
+        ctx.undoing.discard(mine)
+        for call in _of_same(ctx, mine):
+            call.wake.set()
     error = _error(answer)
+    if not error:
+        for call in ctx.live:
+            if call.driver == link.name:
+                call.hurry()  # it may have waited for what this claim has just given back
     ctx.forget(claims)
     ctx.metrics.held(link.name, ctx.held.of_driver(link.name))
-    span.end(answer.status.code if answer.status else 0, _outcomes(claims, error))
+    outcomes, code = _outcomes(claims, error), answer.status.code if answer.status else 0
+    span.end(code, outcomes)
     calllog.unprepared(link.name, len(claims), loop.time() - began, error)
+    ctx.sink.submit(
+        CallFact(
+            link.name,
+            "unprepare",
+            request.method,
+            outcomes,
+            final=True,
+            wall=ctx.wall(),
+            code=code,
+            trace_id=span.trace_id,
+        )
+    )
     return answer
+
+
+def _of_same(ctx: Context, undoing: Undoing) -> list[LiveCall]:
+    """Prepare calls that ask for any of its claims."""
+    uids = {claim.uid for claim in undoing.claims}
+    return [call for call in ctx.live if call.driver == undoing.driver and call.uids & uids]
 
 
 async def _forward(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from agent.core.history import History, Key, merge, told
 from agent.core.model import CallFact, ClaimRef, DeviceState
-from agent.core.record import History, Key, merge, told
 
 LIMIT = 4096
 """(driver, claim) pairs; a node has a few hundred at most."""

@@ -49,6 +49,11 @@ class BypassWatch:
         self.found: dict[str, int] = {}  # driver -> claims that passed us by
         pods.on_started.append(self._started)
 
+    def recent(self, driver: str) -> bool:
+        """True for a while after evidence, which is what the mending takes at most."""
+        now = asyncio.get_running_loop().time()
+        return now - self._renewed_at.get(driver, -PAUSE) < PAUSE
+
     async def close(self) -> None:
         """End what still runs."""
         await self._tasks.close()
@@ -77,8 +82,8 @@ class BypassWatch:
         for driver in sorted(self._due(claim.drivers & self._calls.served_drivers())):
             self._renewed_at[driver] = now
             self.found[driver] = self.found.get(driver, 0) + 1
-            log.info(
-                "%s: kubelet prepared claim %s/%s without the agent",
+            log.warning(
+                "%s: kubelet prepared claim %s/%s without the agent, which registers again",
                 driver,
                 namespace,
                 name,

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
+from agent.core.context import NOTHING, Context
+from agent.core.history import Key
 from agent.core.pods import Claim, Pod
 from agent.core.record import PodRecord
 
@@ -21,6 +23,11 @@ class Entry:
     said: Hashable = None  # what the last write said, without counters
     annotated: Hashable = None  # device states in the last annotation
     annotated_at: float = float("-inf")
+    context: Context = NOTHING
+    looked_at: Hashable = None  # the failures that the context is about
+    escalated: frozenset[Key] = frozenset()  # what was called no longer normal
+    outcome: dict[str, object] = field(default_factory=dict)  # the latest decision, for people
+    outcomes: set[tuple[str, bool, str, str]] = field(default_factory=set)  # counted already
     events: set[str] = field(default_factory=set)
     replied_at: float = 0.0  # latest answer to kubelet about this pod
     trouble_at: float | None = None  # when the running call was first seen to fail

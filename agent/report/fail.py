@@ -12,11 +12,12 @@ import time
 
 from agent.core import status
 from agent.core.outcome import Decision
-from agent.core.record import build
 from agent.kube.errors import Conflict, Denied, Invalid, KubeError, NotFound, Unavailable
 from agent.kube.parse import parse_pod
 from agent.report.entry import Case, Entry
-from agent.report.writer import Parts, Writer, read_claims, verdicts_of
+from agent.report.examine import Examiner
+from agent.report.parts import Parts, read_claims
+from agent.report.writer import Writer, verdicts_of
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +37,10 @@ VERSION_AGE = 60.0
 class Failer:
     """Decides and acts on failures that are final for their call."""
 
-    def __init__(self, parts: Parts, writer: Writer) -> None:
+    def __init__(self, parts: Parts, writer: Writer, examiner: Examiner) -> None:
         self._parts = parts
         self._writer = writer
+        self._examiner = examiner
         self._version = ""
         self._version_at = float("-inf")
 
@@ -50,6 +52,7 @@ class Failer:
         if entry.refused:
             return await self._writer.report(case, entry.refused)
         if not decision.fails:
+            self._writer.tell_outcome(case, decision, acted=not decision.would_fail)
             return await self._writer.report(case, decision.reason)
         if entry.suspended:
             return None
@@ -84,12 +87,13 @@ class Failer:
             entry.done = True
             return None
         entry.claims = await read_claims(kube, pod)
-        record = build(entry.claims, self._parts.book.histories)
+        record = self._examiner.record(entry, pod)
         case = Case(entry, pod, record)
         decision = self._writer.decide(case, await self._kubelet_version())
         if not decision.fails:
             if record.retrying or not record.failing:
                 return self._parts.now()  # a newer call: start over
+            self._writer.tell_outcome(case, decision, acted=not decision.would_fail)
             return await self._writer.report(case, decision.reason)
         again = self._wait(entry, decision)
         if again is not None or entry.suspended or entry.gone:
@@ -101,7 +105,7 @@ class Failer:
         statement = status.failing(record, note=decision.reason)
         bodies = status.conditions(pod, statement, verdicts=verdicts_of(record), wall=time.time())
         text = self._writer.annotation(case, outcome="FailPod", reason=decision.reason)
-        patch = status.failed_patch(pod, bodies, message=statement.message, annotation=text)
+        patch = status.failed_patch(pod, bodies, text=statement.message, annotation=text)
         before = self._parts.rules.owner_failed_at(pod)
         self._parts.rules.set_owner_failed(pod, self._parts.now())
         try:
@@ -113,6 +117,7 @@ class Failer:
         self._parts.on_report("fail", "ok")
         log.warning("pod %s/%s failed: %s", pod.namespace, pod.name, statement.message)
         entry.failed = entry.done = True
+        self._writer.tell_outcome(case, decision, acted=True)
         await self._writer.event(case, action="FailPod", note=decision.reason)
         return None
 

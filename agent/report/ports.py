@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
+
+from agent.core.context import InFlight
 
 
 class CallsPort(Protocol):
@@ -17,6 +19,9 @@ class CallsPort(Protocol):
 
     def served_drivers(self) -> frozenset[str]:
         """Names of the drivers whose calls come through this agent."""
+
+    def active(self, driver: str) -> Sequence[InFlight]:
+        """Return the calls of a driver that kubelet waits for now, the oldest first."""
 
     def holding(self, driver: str, claim_uid: str) -> bool:
         """Tell whether a held verdict answers kubelet for this claim."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from agent import names
@@ -19,14 +18,16 @@ from agent.core import annotation
 from agent.core.model import CallFact, DeviceState
 from agent.core.pods import Pod
 from agent.core.record import build
+from agent.core.suspects import Suspects
 from agent.kube.client import Kube
 from agent.kube.pods import PodStore
 from agent.report.book import Book
 from agent.report.entry import Entry
+from agent.report.hooks import Hooks
+from agent.report.parts import Parts
 from agent.report.policy import Rules
 from agent.report.ports import CallsPort
 from agent.report.worker import Worker
-from agent.report.writer import Parts
 from agent.settings.model import AgentConfig, NodeIdentity
 
 log = logging.getLogger(__name__)
@@ -43,11 +44,21 @@ class Reporter:
         pods: PodStore,
         calls: CallsPort,
         *,
-        on_report: Callable[[str, str], None] = lambda kind, result: None,
+        hooks: Hooks | None = None,
     ) -> None:
         self._pods = pods
         self._book = Book()
-        self._parts = Parts(kube, pods, calls, self._book, Rules(settings, identity), on_report)
+        self._suspects = Suspects()
+        self._parts = Parts(
+            kube,
+            pods,
+            calls,
+            book=self._book,
+            rules=Rules(settings, identity),
+            suspects=self._suspects,
+            hooks=hooks or Hooks(),
+            wake_all=self._wake_all,
+        )
         self._worker = Worker(self._parts)
         self._queue: deque[CallFact] = deque()
         self._limit = settings.report.queue
@@ -106,17 +117,32 @@ class Reporter:
         found = []
         for uid, entry in self._entries.items():
             pod = self._pods.get(uid)
-            record = build(entry.claims or (), self._book.histories)
+            record = build(
+                entry.claims or (),
+                self._book.histories,
+                context=entry.context,
+                limits=self._parts.rules.limits,
+            )
+            record = self._suspects.judge(record, self._parts.now())
             found.append(
                 {
                     "uid": uid,
                     "namespace": pod.namespace if pod else "",
                     "name": pod.name if pod else "",
                     "refused": entry.refused,
+                    "outcome": entry.outcome,
                     "devices": annotation.entries(record),
                 }
             )
         return found
+
+    def suspects(self) -> list[dict[str, object]]:
+        """Return devices and drivers that several failures point at, for /debug/state."""
+        return self._suspects.describe(self._parts.now())
+
+    def _wake_all(self) -> None:
+        for entry in self._entries.values():
+            entry.wake.set()
 
     def _note(self, fact: CallFact) -> None:
         if fact.operation != "prepare":
@@ -166,14 +192,19 @@ class Reporter:
             return
         if pod.uid in self._entries:
             self._entries[pod.uid].wake.set()
+        elif self._book.troubled(pod.namespace, pod.claims):
+            # The watch was later than the call; after an outage the pod may even run by now.
+            self._touch(pod)
         elif pod.started:
             said = pod.condition(names.CONDITION_PREPARED)
             if said is not None and said.status == "False":
                 self._touch(pod)
             else:
                 self._book.drop_names(pod.namespace, self._parts.only_its(pod))
-        elif self._book.troubled(pod.namespace, pod.claims):
-            self._touch(pod)  # the watch was later than the call
+
+    def reconfigure(self, settings: AgentConfig) -> None:
+        """Go by changed settings from the next decision on."""
+        self._parts.rules.update(settings)
 
     def _pod_gone(self, pod: Pod) -> None:
         entry = self._entries.pop(pod.uid, None)

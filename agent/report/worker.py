@@ -8,8 +8,10 @@ import random
 
 from agent.kube.errors import KubeError, NotFound, Unavailable
 from agent.report.entry import Entry
+from agent.report.examine import Examiner
 from agent.report.fail import Failer
-from agent.report.writer import Parts, Writer
+from agent.report.parts import Parts
+from agent.report.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +30,8 @@ class Worker:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._writer = Writer(parts)
-        self._failer = Failer(parts, self._writer)
+        self._examiner = Examiner(parts)
+        self._failer = Failer(parts, self._writer, self._examiner)
         self._slots = asyncio.Semaphore(PARALLEL)
         self._refusals: set[str] = set()
 
@@ -67,7 +70,7 @@ class Worker:
             entry.done = True
             return None
         pod = entry.over(pod)
-        case = await self._writer.case(entry, pod)
+        case = await self._examiner.case(entry, pod)
         record = case.record
         if record.recovered(self._parts.calls.served_drivers()):
             await self._writer.recovered(case)

@@ -1,30 +1,22 @@
 """Brings one pod's status in line with what is known of it. Called again after each change.
 
-Reads claims and pod only after a failure. Raises KubeError; the reporter comes back later.
+Raises KubeError; the reporter comes back later.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from agent import names
 from agent.core import annotation, status
-from agent.core.model import DeviceState, Verdict
+from agent.core.model import Culprit, DeviceState, Verdict
 from agent.core.outcome import Decision, Situation, decide
-from agent.core.pods import Claim, Pod
-from agent.core.record import PodRecord, build
-from agent.kube.client import Kube
-from agent.kube.errors import Conflict, KubeError, NotFound, Unavailable
-from agent.kube.parse import parse_claim, parse_pod
-from agent.kube.pods import PodStore
-from agent.report.book import Book
-from agent.report.entry import Case, Entry
-from agent.report.policy import Rules
-from agent.report.ports import CallsPort
+from agent.core.record import PodRecord
+from agent.kube.errors import Conflict, KubeError, Unavailable
+from agent.kube.parse import parse_pod
+from agent.report.entry import Case
+from agent.report.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -32,52 +24,11 @@ ANNOTATION_PAUSE = 10.0
 """Seconds between two annotations of one pod: each makes kubelet ask again at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the writers work with."""
-
-    kube: Kube
-    pods: PodStore
-    calls: CallsPort
-    book: Book
-    rules: Rules
-    on_report: Callable[[str, str], None]  # (kind, result) for metrics
-
-    def now(self) -> float:
-        """The loop's clock, which facts use too."""
-        return asyncio.get_running_loop().time()
-
-    def only_its(self, pod: Pod) -> list[str]:
-        """Names of the pod's claims that no other pod of this node uses."""
-        return [
-            name
-            for name in pod.claims
-            if all(other.uid == pod.uid for other in self.pods.of_claim(pod.namespace, name))
-        ]
-
-
-async def read_claims(kube: Kube, pod: Pod) -> tuple[Claim, ...]:
-    """Read all claims of a pod that exist."""
-    found = []
-    for name in pod.claims:
-        try:
-            found.append(parse_claim(await kube.get_claim(pod.namespace, name)))
-        except NotFound:
-            continue
-    return tuple(found)
-
-
 class Writer:
     """Writes conditions, annotations and events."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-
-    async def case(self, entry: Entry, pod: Pod) -> Case:
-        """Join what calls said with the claims, which are read once per pod."""
-        if entry.claims is None or len(entry.claims) < len(pod.claims):
-            entry.claims = await read_claims(self._parts.kube, pod)
-        return Case(entry, pod, build(entry.claims, self._parts.book.histories))
 
     def decide(self, case: Case, version: str) -> Decision:
         """Apply the outcome rules."""
@@ -117,8 +68,46 @@ class Writer:
                 text = self.annotation(case, outcome="Report", reason=note or "reported")
                 again = None
         await self._conditions(case, statement, text)
+        self._escalate(case)
         await self.event(case, action="Report", note=note)
         return again
+
+    def tell_outcome(self, case: Case, decision: Decision, *, acted: bool) -> None:
+        """Say what is, or in mode enforce would be, done about a pod: log, metric, debug state.
+        The condition says it too. Once for each decision that differs.
+        """
+        action = "FailPod" if decision.fails or decision.would_fail else "Report"
+        entry, pod = case.entry, case.pod
+        entry.outcome = {
+            "action": action,
+            "acted": acted,
+            "reason": decision.reason,
+            "driver": decision.driver,
+            "culprit": decision.culprit,
+        }
+        mark = (action, acted, decision.driver, decision.culprit)
+        if not decision.driver or mark in entry.outcomes:
+            return
+        entry.outcomes.add(mark)
+        self._parts.hooks.on_outcome(decision.driver, action, acted, decision.culprit)
+        if decision.would_fail:
+            log.warning(
+                "pod %s/%s would be failed in mode enforce", pod.namespace, pod.name,
+                extra={"driver": decision.driver, "culprit": decision.culprit},
+            )  # fmt: skip
+
+    def _escalate(self, case: Case) -> None:
+        """Count and log what is no longer normal, once; condition and event say it as well."""
+        entry, pod, record = case.entry, case.pod, case.record
+        for key in sorted(record.escalated - entry.escalated):
+            verdict = dict(record.histories)[key].verdict
+            rule = verdict.rule if verdict else ""
+            self._parts.hooks.on_escalation(key[0], rule)
+            log.warning(
+                "pod %s/%s: no longer normal: the same unknown failure again and again",
+                pod.namespace, pod.name, extra={"driver": key[0], "rule": rule},
+            )  # fmt: skip
+        entry.escalated = record.escalated
 
     async def recovered(self, case: Case) -> None:
         """Say that all is well again, in one write."""
@@ -127,6 +116,7 @@ class Writer:
         if record.troubled or (said is not None and said.status == "False"):
             await self._conditions(case, status.prepared(record))
         self._parts.book.settle(key for key, _ in record.histories)
+        self._parts.suspects.clear(record)
 
     async def bypassed(self, case: Case) -> None:
         """Set a False condition of a pod that runs all the same to True."""
@@ -139,7 +129,7 @@ class Writer:
         rules = self._parts.rules
         return annotation.render(
             case.record,
-            mode=rules.policy(case.record).mode,
+            mode=rules.mode(case.record),
             outcome=outcome,
             reason=reason,
             wall=time.time(),
@@ -195,14 +185,23 @@ class Writer:
 
 
 def verdicts_of(record: PodRecord) -> list[Verdict]:
-    """Verdicts of the claims that failed for good."""
-    return [h.verdict for _, h in record.failing if h.final and h.verdict]
+    """Verdicts of the claims that failed for good, but not of devices that are not to blame."""
+    widespread = dict(record.widespread)
+    return [
+        h.verdict
+        for key, h in record.failing
+        if h.final and h.verdict
+        if not (key in widespread and h.verdict.culprit is Culprit.DEVICE)
+    ]
 
 
 def _facts_of(record: PodRecord) -> tuple[object, ...]:
     """What is worth a new write: not counters, not times, no changing words while retrying."""
     blamed = tuple(
-        (d.device.driver, d.device.device, d.verdict, "" if record.retrying else d.cause)
+        (
+            *(d.device.driver, d.device.device, d.verdict, "" if record.retrying else d.cause),
+            *(d.suspect, d.blocker.claim if d.blocker else None),
+        )
         for d in record.of(DeviceState.FAILED)
     )
-    return (record.states, blamed)
+    return (record.states, blamed, record.escalated)

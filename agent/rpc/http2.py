@@ -10,6 +10,7 @@ from typing import Any
 from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.frame_buffer import FrameBuffer
 from h2.settings import SettingCodes, Settings
 from hpack import Encoder
 from hyperframe.frame import Frame, GoAwayFrame
@@ -23,6 +24,7 @@ STREAM_WINDOW = 4 * 1024 * 1024
 CONNECTION_WINDOW = 4 * 1024 * 1024
 MAX_STREAMS = 1000
 INITIAL_WINDOW = 65_535  # RFC 9113, 6.9.2
+_FRAME_HEADER = 9  # bytes; the first three are the length
 
 
 def h2_config(*, client: bool) -> H2Configuration:
@@ -50,6 +52,16 @@ class PlainEncoder(Encoder):
         return super().encode(headers, huffman=False)
 
 
+class Frames(FrameBuffer):
+    """h2: a frame that is too large is refused as soon as its length is known. h2 waits for all of
+    it first, up to 16 MiB: a peer that speaks HTTP/1 would hold its calls until their deadline."""
+
+    def __next__(self) -> Frame:
+        if len(self._data) >= _FRAME_HEADER:
+            self._validate_frame_length(int.from_bytes(self._data[:3], "big"))
+        return super().__next__()
+
+
 class Http2(H2Connection):
     """h2: larger header blocks, a GOAWAY that lets calls finish, fewer closed streams kept."""
 
@@ -59,6 +71,7 @@ class Http2(H2Connection):
     def __init__(self, config: H2Configuration) -> None:
         super().__init__(config=config)
         self.encoder = PlainEncoder()
+        self.incoming_buffer = Frames(server=not config.client_side)
         self.local_settings = Settings(
             client=config.client_side,
             initial_values={

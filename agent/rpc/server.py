@@ -56,7 +56,7 @@ class Server:
         if "cleanup_socket" in inspect.signature(loop.create_unix_server).parameters:
             options["cleanup_socket"] = False
         self._listener = await loop.create_unix_server(
-            lambda: Protocol(_Peer(self), _CONFIG), sock=sock, backlog=512, **options
+            lambda: Protocol(_Peer(self), _CONFIG), sock=sock, backlog=sockets.BACKLOG, **options
         )
 
     @property

@@ -16,11 +16,16 @@ Identity = tuple[int, int]
 PATH_LIMIT = 107
 """Bytes in a socket's path: sun_path has 108 with its final zero (unix(7))."""
 
+BACKLOG = 512
+_HIDDEN_PART = 15  # characters of the name: enough for the agent's own to stay unique
+
 
 def bind(path: str) -> socket.socket:
-    """A bound, not yet listening socket of mode 0600; a stale file is removed first.
+    """A listening socket of mode 0600; a stale file is replaced.
 
-    A missing parent directory is made with mode 0700. UserError when the path cannot be used.
+    The file appears under its name only once the socket listens: kubelet and drivers connect as
+    soon as they see it, and a refusal makes kubelet wait. A missing parent directory is made with
+    mode 0700. UserError when the path cannot be used.
     """
     length = len(os.fsencode(path))
     if length > PATH_LIMIT:
@@ -33,9 +38,14 @@ def bind(path: str) -> socket.socket:
     umask = os.umask(0o077)
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _remove_stale(path)
+        _check_stale(path)
         os.umask(0o177)
-        sock.bind(path)
+        early = hidden(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(early)
+        sock.bind(early)
+        sock.listen(BACKLOG)
+        os.rename(early, path)
     except OSError as exc:
         sock.close()
         raise UserError(f"cannot make socket {path!r}: {exc.strerror or exc}") from exc
@@ -46,6 +56,14 @@ def bind(path: str) -> socket.socket:
         os.umask(umask)
     sock.setblocking(False)
     return sock
+
+
+def hidden(path: str) -> str:
+    """Where a socket is until it listens: beside its place, for a rename works only within one
+    mount, and as a dot file, which kubelet and this agent overlook. Not longer than `path`."""
+    directory, name = os.path.split(path)
+    stem = name.removesuffix(".sock")
+    return os.path.join(directory, f".{stem[-min(_HIDDEN_PART, max(1, len(name) - 1)) :]}")
 
 
 def identity(path: str) -> Identity:
@@ -61,11 +79,10 @@ def unlink(path: str, made: Identity) -> None:
             os.unlink(path)
 
 
-def _remove_stale(path: str) -> None:
+def _check_stale(path: str) -> None:
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
         raise UserError(f"{path!r} exists and is not a socket: remove it or use another path")
-    os.unlink(path)

@@ -42,7 +42,7 @@ def schema() -> str:
     body = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"{names.PRODUCT} {names.CONFIG_KIND} ({names.CONFIG_API_VERSION})",
-        **_schema(described, AgentConfig()),
+        **schema_of(described, AgentConfig()),
         "required": ["apiVersion", "kind"],
     }
     return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
@@ -86,7 +86,8 @@ def with_table(page: str) -> str:
     return f"{before}{BEGIN}{table()}{END}{rest.split(END)[1]}"
 
 
-def _schema(described: inspect.Type, default: object) -> dict[str, object]:
+def schema_of(described: inspect.Type, default: object) -> dict[str, object]:
+    """JSON Schema of one type; `default` is its value where nothing is given."""
     body: dict[str, object] = {}
     if text := describe(described):
         body["description"] = text
@@ -95,19 +96,19 @@ def _schema(described: inspect.Type, default: object) -> dict[str, object]:
             body |= {"type": "object", "additionalProperties": False}
             instance = default if isinstance(default, struct.cls) else struct.cls()
             body["properties"] = {
-                field.encode_name: _schema(field.type, getattr(instance, field.name))
+                field.encode_name: schema_of(field.type, getattr(instance, field.name))
                 for field in struct.fields
             }
             return body
         case inspect.UnionType(types=types):
             options = [option for option in types if not isinstance(option, inspect.NoneType)]
             if len(options) == 1:
-                return body | _schema(options[0], default)
-            body["anyOf"] = [_schema(option, None) for option in options]
+                return body | schema_of(options[0], default)
+            body["anyOf"] = [schema_of(option, None) for option in options]
         case inspect.ListType(item_type=item):
-            body |= {"type": "array", "items": _schema(item, None)}
+            body |= {"type": "array", "items": schema_of(item, None)}
         case inspect.DictType(value_type=value):
-            body |= {"type": "object", "additionalProperties": _schema(value, None)}
+            body |= {"type": "object", "additionalProperties": schema_of(value, None)}
         case inspect.LiteralType(values=values):
             body["enum"] = list(values)
         case inspect.CustomType(cls=durations.Duration):

@@ -12,22 +12,19 @@ from msgspec import Meta
 
 from agent import names
 from agent.settings.durations import Duration
+from agent.settings.outputs import Http, Log, Nudge, Report, Tracing
 from agent.settings.sections import (
     Action,
     Drivers,
-    Http,
-    Log,
     Mode,
     Outcome,
     Overlay,
     PerDriver,
     Registration,
-    Report,
     Retry,
     Rules,
     Section,
     Taint,
-    Tracing,
 )
 
 __all__ = [
@@ -39,6 +36,7 @@ __all__ = [
     "Log",
     "Mode",
     "NodeIdentity",
+    "Nudge",
     "Outcome",
     "Overlay",
     "PerDriver",

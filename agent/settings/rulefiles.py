@@ -3,73 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal
 
-import msgspec
-from msgspec import Meta
-
-from agent import names
-from agent.core.classify import DEFAULT, PERMANENT_ERROR, RuleSet
+from agent.core import evidence, patterns
+from agent.core.classify import RuleSet
 from agent.core.model import Culprit, Kind, Surface, Transport
-from agent.core.rules import CODES, Rule, pattern_problem
+from agent.core.rules import CODES, Pack, Repeat, Rule
 from agent.errors import UserError
 from agent.settings import document, tree
 from agent.settings.load import read_text
-from agent.settings.sections import Rules, Section
+from agent.settings.rulemodel import PackEntry, RepeatEntry, RuleEntry, RulesFile
+from agent.settings.sections import Rules
 
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_ID = 63
-
-Verdicts = Literal["transient", "permanent", "ambiguous"]
-Culprits = Literal["device", "parameters", "claim", "driver", "node", "api", "unknown"]
-Transports = Literal["refused", "gone", "reset", "deadline", "protocol", "cancelled"]
+BUILTIN = "built-in rules"
 
 
-class RuleEntry(Section, frozen=True):
-    """One rule as written."""
+@dataclass(slots=True)
+class Parsed:
+    """What one file holds, in order; `packs` are those that say what a repeat may do."""
 
-    id: Annotated[str, Meta(description="Unique, lower-case words joined by dashes.")] = ""
-    text: Annotated[str, Meta(description="Pattern, searched in the cleaned text.")] = ""
-    code: Annotated[list[str], Meta(description="gRPC codes by name.")] = msgspec.field(
-        default_factory=list
-    )
-    transport: Annotated[list[Transports], Meta(description="How the call broke.")] = msgspec.field(
-        default_factory=list
-    )
-    operation: Literal["prepare", "unprepare"] | None = None
-    surface: Literal["claim_error", "call_error", "transport"] | None = None
-    verdict: Verdicts | None = None
-    culprit: Culprits = "unknown"
-    single_attempt: bool = False
-    hint: str = ""
-    source: str = ""
-    examples: list[str] = msgspec.field(default_factory=list)
-
-
-class PackEntry(Section, frozen=True):
-    """Rules that hold for some drivers only."""
-
-    name: str = ""
-    drivers: list[str] = msgspec.field(default_factory=list)
-    rules: list[RuleEntry] = msgspec.field(default_factory=list)
-
-
-class RulesFile(Section, frozen=True):
-    """A rule file as written."""
-
-    api_version: Literal["dra-agent.io/v1alpha1"] = names.CONFIG_API_VERSION  # type: ignore[assignment]
-    kind: Literal["FailureRules"] = "FailureRules"
-    version: Annotated[int, Meta(ge=1)] = 1
-    rules: list[RuleEntry] = msgspec.field(default_factory=list)
-    packs: list[PackEntry] = msgspec.field(default_factory=list)
+    rules: list[Rule] = field(default_factory=list)
+    packs: list[Pack] = field(default_factory=list)
 
 
 def load_rules(settings: Rules) -> RuleSet:
     """Read the user's rule files and the built-in rules; UserError with all problems of all."""
     rules: list[Rule] = []
+    packs: list[Pack] = []
     problems: list[str] = []
     builtin = len(settings.files)  # the layer after all others; its ids may be used again
     for layer, path in enumerate(settings.files):
@@ -78,16 +43,20 @@ def load_rules(settings: Rules) -> RuleSet:
         except UserError as error:
             problems.extend(error.problems)
             continue
-        rules.extend(parse_rules(text, path, layer, problems))
+        parsed = parse_file(text, path, layer, problems)
+        rules += parsed.rules
+        packs += parsed.packs
     if settings.builtin:
-        rules.extend(parse_rules(builtin_text(), "built-in rules", builtin, problems))
+        parsed = parse_file(builtin_text(), BUILTIN, builtin, problems)
+        rules += parsed.rules
+        packs += parsed.packs
     seen: dict[str, int] = {}
     for rule in rules:
         if seen.setdefault(rule.id, rule.layer) < min(rule.layer, builtin):
             problems.append(f"rule `{rule.id}` is also in an earlier file")
     if problems:
         raise UserError(*problems)
-    return RuleSet(rules)
+    return RuleSet(rules, packs)
 
 
 def builtin_text() -> str:
@@ -100,6 +69,11 @@ def builtin_text() -> str:
 
 def parse_rules(text: str, name: str, layer: int, problems: list[str]) -> list[Rule]:
     """Read one file's rules in order; what is wrong is added to `problems` with the file's name."""
+    return parse_file(text, name, layer, problems).rules
+
+
+def parse_file(text: str, name: str, layer: int, problems: list[str]) -> Parsed:
+    """Read one file; what is wrong is added to `problems` with the file's name."""
     found: list[tuple[str, str]] = []
     value, bad = document.read(text)
     found.extend(bad)
@@ -111,67 +85,102 @@ def parse_rules(text: str, name: str, layer: int, problems: list[str]) -> list[R
         written = tree.build(RulesFile, value, "", lambda path, what: found.append((path, what)))
     elif not bad:
         found.append(("", "expected a mapping that begins with `apiVersion`"))
-    rules: list[Rule] = []
-    for at, drivers, entry in _entries(written, found):
-        _check(entry, at, rules, found)
+    parsed = Parsed()
+    for number, pack in enumerate(written.packs):
+        _check_pack(pack, f"packs[{number}]", found)
+        if pack.repeat is not None:
+            parsed.packs.append(_pack(pack, pack.repeat, layer))
+    seen: set[str] = set()
+    for at, drivers, entry in _entries(written):
+        _check(entry, at, seen, found)
         if not any(path == at or path.startswith(f"{at}.") for path, _ in found):
-            rules.append(_rule(entry, drivers, layer))
+            parsed.rules.append(_rule(entry, drivers, layer))
     for path, problem in sorted(found):
         problems.append(": ".join(part for part in (name, path, problem) if part))
-    return rules
+    return parsed
 
 
-def _entries(
-    written: RulesFile, found: list[tuple[str, str]]
-) -> Sequence[tuple[str, tuple[str, ...], RuleEntry]]:
-    entries: list[tuple[str, tuple[str, ...], RuleEntry]] = []
+def _entries(written: RulesFile) -> Iterator[tuple[str, tuple[str, ...], RuleEntry]]:
     for number, pack in enumerate(written.packs):
-        at = f"packs[{number}]"
-        if not pack.drivers or "*" in pack.drivers:
-            found.append((f"{at}.drivers", "name the drivers; rules for all go under `rules`"))
         for index, entry in enumerate(pack.rules):
-            entries.append((f"{at}.rules[{index}]", tuple(pack.drivers), entry))
+            yield f"packs[{number}].rules[{index}]", tuple(pack.drivers), entry
     for index, entry in enumerate(written.rules):
-        entries.append((f"rules[{index}]", ("*",), entry))
-    return entries
+        yield f"rules[{index}]", ("*",), entry
 
 
-def _check(entry: RuleEntry, at: str, rules: list[Rule], found: list[tuple[str, str]]) -> None:
+def _check_pack(pack: PackEntry, at: str, found: list[tuple[str, str]]) -> None:
+    if not pack.drivers or "*" in pack.drivers:
+        found.append((f"{at}.drivers", "name the drivers; rules for all go under `rules`"))
+    if pack.repeat is not None and not pack.repeat.reason:
+        found.append((f"{at}.repeat.reason", "missing: a person must know why"))
+
+
+def _check(entry: RuleEntry, at: str, seen: set[str], found: list[tuple[str, str]]) -> None:
     if not _ID.fullmatch(entry.id) or len(entry.id) > _MAX_ID:
         found.append(
             (f"{at}.id", f"expected lower-case words and dashes, got {tree.show(entry.id)}")
         )
-    elif entry.id in (DEFAULT, PERMANENT_ERROR):
+    elif entry.id in evidence.RESERVED:
         found.append((f"{at}.id", f"`{entry.id}` is reserved"))
-    elif any(rule.id == entry.id for rule in rules):
+    elif entry.id in seen:
         found.append((f"{at}.id", f"`{entry.id}` is given twice"))
+    seen.add(entry.id)
     if entry.verdict is None and not any(path == f"{at}.verdict" for path, _ in found):
         found.append((f"{at}.verdict", "missing"))
-    if entry.text and (problem := pattern_problem(entry.text)):
-        found.append((f"{at}.text", problem))
+    _check_patterns(entry, at, found)
     for code in entry.code:
         if code not in CODES:
             found.append(
                 (f"{at}.code", f"unknown gRPC code `{code}`{tree.near(code, list(CODES))}")
             )
-    if entry.transport and (entry.text or entry.code):
+    if entry.transport and (entry.text or entry.code or entry.reason):
         found.append((f"{at}.transport", "a call without an answer has neither text nor code"))
+    if entry.single_attempt and entry.repeat not in (None, "never"):
+        found.append((f"{at}.repeat", "says something else than `singleAttempt: true`"))
+
+
+def _check_patterns(entry: RuleEntry, at: str, found: list[tuple[str, str]]) -> None:
+    if entry.text and (problem := patterns.problem(entry.text)):
+        found.append((f"{at}.text", problem))
+    for key, pattern in (("also", entry.also), ("unless", entry.unless)):
+        if not pattern:
+            continue
+        if problem := patterns.problem(pattern, frozenset()):
+            found.append((f"{at}.{key}", problem))
+        if not entry.text:
+            found.append((f"{at}.{key}", "needs a `text` beside it"))
+
+
+def _pack(entry: PackEntry, repeat: RepeatEntry, layer: int) -> Pack:
+    return Pack(
+        name=entry.name,
+        drivers=tuple(entry.drivers),
+        version=entry.version,
+        repeat=Repeat(repeat.within_call),
+        reason=repeat.reason,
+        source=repeat.source,
+        layer=layer,
+    )
 
 
 def _rule(entry: RuleEntry, drivers: tuple[str, ...], layer: int) -> Rule:
+    repeat = "never" if entry.single_attempt else entry.repeat
     return Rule(
         id=entry.id,
         kind=Kind(entry.verdict or "ambiguous"),
         culprit=Culprit(entry.culprit),
         drivers=drivers,
-        text=re.compile(entry.text) if entry.text else None,
+        text=patterns.Matcher(entry.text) if entry.text else None,
+        also=patterns.Matcher(entry.also) if entry.also else None,
+        unless=patterns.Matcher(entry.unless) if entry.unless else None,
         codes=frozenset(CODES[code] for code in entry.code),
+        reasons=frozenset(entry.reason),
         transports=frozenset(Transport(word) for word in entry.transport),
         operation=entry.operation or "",
         surface=Surface(entry.surface) if entry.surface else None,
         hint=entry.hint,
         source=entry.source,
-        single_attempt=entry.single_attempt,
+        repeat=Repeat(repeat) if repeat else None,
         examples=tuple(entry.examples),
         layer=layer,
     )

@@ -92,10 +92,11 @@ def _debs_key() -> str:
     return hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()
 
 
-def _go_key(program: str) -> str:
+def _go_key(program: str, module: Path = GO) -> str:
     """Hash of everything that goes into one program, so that an edit of one builds one."""
     digest = hashlib.sha256(LDFLAGS.encode())
-    for source in (GO / "go.mod", GO / "go.sum", *sorted((GO / "cmd" / program).glob("*.go"))):
+    sources = sorted((module / "cmd" / program).glob("*.go"))
+    for source in (module / "go.mod", module / "go.sum", *sources):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -127,13 +128,18 @@ def prepare_debs() -> None:
     (DEBS / "key").write_text(_debs_key())
 
 
-def build_program(name: str) -> None:
+def program_is_built(name: str, module: Path) -> bool:
+    """For the tests that have a Go module of their own (tests/wire)."""
+    return _stamped(BIN / f"{name}.key", _go_key(name, module))
+
+
+def build_program(name: str, module: Path = GO) -> None:
     """Builds one Go program; static, so that it runs the same everywhere."""
     BIN.mkdir(parents=True, exist_ok=True)
     output = BIN / name
     command = ("go", "build", "-trimpath", "-ldflags", LDFLAGS, "-o", str(output), f"./cmd/{name}")
-    _run(*command, cwd=GO, env={"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"})
-    (BIN / f"{name}.key").write_text(_go_key(name))
+    _run(*command, cwd=module, env={"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"})
+    (BIN / f"{name}.key").write_text(_go_key(name, module))
 
 
 @contextlib.contextmanager
@@ -145,7 +151,7 @@ def _timed(what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked() -> Iterator[None]:
+def locked() -> Iterator[None]:
     """Two runs at once would unpack over each other."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
@@ -159,7 +165,7 @@ def main() -> int:
     except Missing as missing:
         print(missing, file=sys.stderr)
         return EXIT_MISSING
-    with _locked():
+    with locked():
         todo = outdated()
         if not todo:
             print("node tests: everything is built")

@@ -15,6 +15,8 @@ from .harness.reports import FAILURES, GPU, PARAMETERS, PREPARED, registered, te
 from .harness.waiting import wait_for
 
 DENIED, FORBIDDEN = 422, 403
+STATUS = {"name": "main", "image": "x", "imageID": "x", "ready": True, "restartCount": 1}
+CLAIM = {"name": "t0", "resourceClaimName": "someone-elses"}
 
 
 def condition(kind: str) -> Object:
@@ -60,7 +62,8 @@ def test_the_agent_can_write_only_its_own_words_on_pods_of_its_node(
         (own, {"status": {"phase": "Failed"}}, "only from Pending to Failed"),
         (own, {"status": {"phase": "Failed", "reason": "Evicted"}}, "only from Pending to Failed"),
         (own, {"status": {"reason": "DevicePrepareFailed"}}, "only from Pending to Failed"),
-        (own, {"status": {"nominatedNodeName": "x"}}, "the rest of a pod's status"),
+        (own, {"status": {"containerStatuses": [STATUS]}}, "the rest of a pod's status"),
+        (own, {"status": {"resourceClaimStatuses": [CLAIM]}}, "the rest of a pod's status"),
     ]
     before = node.api.pod(namespace, "own")
     for path, body, why in cases:
@@ -70,6 +73,9 @@ def test_the_agent_can_write_only_its_own_words_on_pods_of_its_node(
         assert why in answer
     after = node.api.pod(namespace, "own")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+    # There is no kubelet that would let go of it.
+    node.api.delete(f"{pods}/foreign", grace=0)
 
     # A fence with a gate: what the agent needs is let through.
     api.patch(own, {**condition(PREPARED), "metadata": {"annotations": {FAILURES: "{}"}}})
@@ -87,6 +93,8 @@ def test_the_agent_has_no_other_rights(
     (claim,) = node.api.claims(namespace)
     api = Api(node.server, node.pki.ca, token=dra.token)
     pod = f"/api/v1/namespaces/{namespace}/pods/own"
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
+    held = f"{claims}/{claim['metadata']['name']}"
     note: Object = {"metadata": {"annotations": {FAILURES: "{}"}}}
     for method, path, body, kind in (
         ("PATCH", pod, note, "strategic"),
@@ -94,12 +102,12 @@ def test_the_agent_has_no_other_rights(
         ("DELETE", pod, None, ""),
         ("POST", f"{pod}/eviction", {"metadata": {"name": "own", "namespace": namespace}}, ""),
         ("POST", f"/api/v1/namespaces/{namespace}/pods", objects.pod(namespace, "new"), ""),
-        ("PATCH", node.api.path(claim), note, "merge"),
-        ("DELETE", node.api.path(claim), None, ""),
-        ("PATCH", f"{node.api.path(claim)}/status", note, "merge"),
+        ("PATCH", held, note, "merge"),
+        ("DELETE", held, None, ""),
+        ("PATCH", f"{held}/status", note, "merge"),
         ("PATCH", f"/api/v1/nodes/{node.name}", note, "strategic"),
         ("GET", f"/api/v1/namespaces/{AGENT_NAMESPACE}/secrets", None, ""),
-        ("GET", f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims", None, ""),
+        ("GET", claims, None, ""),
         ("POST", f"/api/v1/namespaces/{AGENT_NAMESPACE}/serviceaccounts/{ACCOUNT}/token", {}, ""),
     ):
         answer = refusal(api, method, path, body, kind)

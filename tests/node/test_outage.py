@@ -82,14 +82,17 @@ def test_a_container_that_ends_while_the_api_server_is_away_is_unprepared(
 ) -> None:
     gpu, dra = driver(GPU), agent()
     steps.wait_served(dra)
+    gpu.rules({"op": "prepare", "claim": "broken-", "text": UNKNOWN})
+    steps.create_pod(node, namespace, "broken")
     command = ("/bin/sleep", "6")
     steps.create_pod(node, namespace, "short", command=command, restartPolicy="Never")
+    wait_for(lambda: prepared(node, namespace, "broken"), 20, "condition of the broken pod")
     steps.wait_running(node, namespace, "short")
-    (call,) = gpu.prepares()
-    assert steps.agent_calls(dra) == 1
+    (call,) = gpu.prepares("short-")
 
     node.kill_apiserver()
     killed, at = time.monotonic(), time.time()
+    gpu.heal()
     (undone,) = wait_for(gpu.unprepares, OUTAGE, "unprepare without an API server")
     assert (undone.uid, undone.error) == (call.uid, "")
     assert undone.t > at, "the container ended before the API server was away"
@@ -100,10 +103,11 @@ def test_a_container_that_ends_while_the_api_server_is_away_is_unprepared(
     node.start_apiserver()
     back = time.monotonic()
     wait_for(lambda: node.api.phase(namespace, "short") == "Succeeded", 30, "end of the pod")
-    gpu.rules({"op": "prepare", "text": UNKNOWN})
-    steps.create_pod(node, namespace, "broken")
-    wait_for(lambda: prepared(node, namespace, "broken"), 40, "a condition after the outage")
+    steps.wait_running(node, namespace, "broken", 60)
+    runs = time.monotonic()
+    wait_for(lambda: prepared(node, namespace, "broken")["status"] == "True", 40, "recovery told")
     figures(
         f"API server away for {back - killed:.0f} s: a container that ended was unprepared through "
-        f"the agent; a condition was written {time.monotonic() - back:.1f} s after its return"
+        f"the agent {undone.t - at:.1f} s into it; a pod that had waited ran {runs - back:.1f} s "
+        f"after its return, its condition was True {time.monotonic() - runs:.1f} s later"
     )

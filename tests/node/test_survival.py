@@ -135,7 +135,7 @@ def test_a_driver_that_dies_in_a_prepare_and_returns_costs_no_second_call(
     gpu, dra = driver(GPU), agent()
     steps.wait_served(dra)
     devices = slice_uids(node)
-    calls = steps.kubelet_calls(node).get("OK", 0)
+    calls = steps.kubelet_calls(node)
     gpu.rules({"op": "prepare", "sleepMs": 40_000})
     steps.create_pod(node, namespace, "held")
     wait_for(gpu.arrivals, 20, "prepare at the driver")
@@ -147,7 +147,7 @@ def test_a_driver_that_dies_in_a_prepare_and_returns_costs_no_second_call(
     gpu.start()
     steps.wait_running(node, namespace, "held", 20)
     (call,) = gpu.prepares()
-    assert steps.kubelet_calls(node) == {"OK": calls + 1}
+    assert steps.kubelet_calls(node) - calls == {"OK": 1}
     assert steps.agent_calls(dra) == 1
     assert len(gpu.arrivals()) == 2
     assert slice_uids(node) == devices
@@ -177,7 +177,7 @@ def test_a_driver_that_stays_away_loses_its_devices_as_without_an_agent(
         wait_for(wiped, 60, f"wipe of {name}")
         away[name] = time.monotonic() - killed
     # Kubelet's 30 s begin when the agent lets go of its connections, 10 s after the driver's end.
-    assert 28 < away[DIRECT] < 36
+    assert 28 < away[DIRECT] < 45
     assert away[DIRECT] < away[GPU] < away[DIRECT] + 14
     assert not steps.served(dra)
 
@@ -208,13 +208,13 @@ def test_sigterm_answers_the_call_in_flight_and_the_next_goes_to_the_driver(
     gpu, dra = driver(GPU), agent()
     steps.wait_served(dra)
     devices = slice_uids(node)
-    calls = steps.kubelet_calls(node).get("OK", 0)
+    calls = steps.kubelet_calls(node)
     gpu.rules({"op": "prepare", "sleepMs": 4_000})
     steps.create_pod(node, namespace, "in-flight")
     wait_for(gpu.arrivals, 20, "prepare at the driver")
     assert stop(dra.process) == 0
     assert gpu.answers()[0]["code"] == 0, "the agent ended before the call did"
-    assert steps.kubelet_calls(node) == {"OK": calls + 1}
+    assert steps.kubelet_calls(node) - calls == {"OK": 1}
     gpu.heal()
     steps.wait_running(node, namespace, "in-flight", 20)
 
@@ -222,7 +222,7 @@ def test_sigterm_answers_the_call_in_flight_and_the_next_goes_to_the_driver(
     assert left == []
     start_seconds(node, namespace, "next")
     end_seconds(node, namespace, "in-flight", gpu)
-    assert steps.kubelet_calls(node) == {"OK": calls + 2}
+    assert steps.kubelet_calls(node) - calls == {"OK": 2}
     assert slice_uids(node) == devices
 
 

@@ -47,6 +47,8 @@ class KubeApi:
     claims: dict[tuple[str, str], Json] = field(default_factory=dict)
     events: list[Json] = field(default_factory=list)
     nodes: dict[str, Json] = field(default_factory=dict)
+    slices: list[Json] = field(default_factory=list)
+    old_events: list[Json] = field(default_factory=list)  # of kubelet: core/v1
     seen: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     port: int = 0
@@ -163,6 +165,10 @@ class KubeApi:
             return await (self._watch(request) if "watch" in seen.query else self._list(seen))
         if parts[:3] == ["api", "v1", "nodes"]:
             return _found(self.nodes.get(parts[3]))
+        if parts[-1] == "resourceslices":
+            return _listed(self.slices, seen, "spec.driver")
+        if parts[:3] == ["api", "v1", "namespaces"] and parts[-1] == "events":
+            return _listed(self.old_events, seen, "involvedObject.uid")
         if "resourceclaims" in parts:
             return _found(self.claims.get((parts[4], parts[6])))
         key = (parts[3], parts[5])
@@ -293,6 +299,18 @@ def make_claim(name: str, pod: str, *devices: str, driver: str = "gpu.example.co
     }
 
 
+def make_slice(driver: str, *devices: Json) -> Json:
+    return {
+        "metadata": {"name": f"{NODE}-{driver}"},
+        "spec": {
+            "driver": driver,
+            "nodeName": NODE,
+            "pool": {"name": NODE, "generation": 1, "resourceSliceCount": 1},
+            "devices": list(devices),
+        },
+    }
+
+
 def start_container(pod: Json) -> None:
     pod["status"]["phase"] = "Running"
     pod["status"]["containerStatuses"] = [{"name": "c", "state": {"running": {"startedAt": "x"}}}]
@@ -300,6 +318,14 @@ def start_container(pod: Json) -> None:
 
 def _found(document: Json | None) -> web.Response:
     return _status(404, "not found") if document is None else web.json_response(document)
+
+
+def _listed(items: list[Json], seen: Seen, by: str) -> web.Response:
+    """A list narrowed by one field of the selector."""
+    wanted = dict(part.split("=", 1) for part in seen.query["fieldSelector"].split(","))[by]
+    outer, inner = by.split(".")
+    found = [item for item in items if item[outer][inner] == wanted]
+    return web.json_response({"metadata": {}, "items": found})
 
 
 def _status(code: int, message: str) -> web.Response:

@@ -13,9 +13,11 @@ import msgspec
 
 from agent import names
 from agent.aio import Tasks
+from agent.core.context import InFlight
 from agent.core.model import CallFact
 from agent.kube.client import Kube
 from agent.kube.pods import PodStore
+from agent.report.hooks import Hooks
 from agent.report.reporter import Reporter
 from agent.settings.model import AgentConfig, NodeIdentity
 from tests.support.kube_api import NODE, KubeApi, eventually, make_claim, make_pod
@@ -32,6 +34,7 @@ class Calls:
         self.pinned: set[tuple[str, str]] = set()
         self.held: set[tuple[str, str]] = set()
         self.served = {GPU}
+        self.running: list[InFlight] = []
 
     def in_flight(self, claim_uids: Iterable[str]) -> bool:
         return bool(self.busy & set(claim_uids))
@@ -42,6 +45,9 @@ class Calls:
     def served_drivers(self) -> frozenset[str]:
         return frozenset(self.served)
 
+    def active(self, driver: str) -> list[InFlight]:
+        return self.running
+
     def holding(self, driver: str, claim_uid: str) -> bool:
         return (driver, claim_uid) in self.held
 
@@ -51,13 +57,19 @@ class Bench:
         self.api, self.kube, self.calls, self.tasks = api, kube, Calls(), Tasks()
         self.pods = PodStore(kube, NODE, rng=random.Random(1))
         self.told: list[tuple[str, str]] = []
+        self.escalations: list[tuple[str, str]] = []
+        self.outcomes: list[tuple[str, str, bool, str]] = []  # driver, action, acted, culprit
         self.reporter = Reporter(
             config,
             NodeIdentity(node_name=NODE),
             kube,
             self.pods,
             self.calls,
-            on_report=lambda kind, result: self.told.append((kind, result)),
+            hooks=Hooks(
+                lambda kind, result: self.told.append((kind, result)),
+                lambda driver, rule: self.escalations.append((driver, rule)),
+                lambda *outcome: self.outcomes.append(outcome),
+            ),
         )
 
     async def run(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.core.history import History, Key, merge
 from agent.core.model import (
     CallFact,
     ClaimOutcome,
@@ -13,7 +14,7 @@ from agent.core.model import (
     Verdict,
 )
 from agent.core.pods import Claim, Owner, Pod
-from agent.core.record import History, Key, PodRecord, build, merge
+from agent.core.record import PodRecord, build
 
 GPU, NET = "gpu.example.com", "net.example.com"
 WALL = 1_796_048_791.25  # 2026-11-30T14:26:31Z

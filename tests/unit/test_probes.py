@@ -51,7 +51,7 @@ async def endpoint() -> AsyncIterator[str]:
 
 
 def probes(**links: Link) -> AgentProbes:
-    registry = SimpleNamespace(links=links, watching=True, describe=dict)
+    registry = SimpleNamespace(links=links, watching=True, describe=dict, direct={})
     return AgentProbes(NodeIdentity(node_name="n"), cast(Registry, registry), Bench().ctx)
 
 
@@ -78,3 +78,20 @@ async def test_the_api_server_going_away_does_not_make_it_unready() -> None:
     assert [c.affects for c in found.ready() if not c.ok] == [True]
     found.pods = cast("object", SimpleNamespace(failing="refused", synced=True))  # type: ignore[assignment]
     assert all(c.ok for c in found.ready())
+
+
+async def test_a_bypass_is_shown_and_affects_nothing() -> None:
+    found = probes(d=Link(""), e=Link(""))
+    assert all(check.ok for check in found.ready())
+    recent = {"d"}
+    watch = SimpleNamespace(found={"d": 2}, recent=recent.__contains__)
+    found.bypass = cast("object", watch)  # type: ignore[assignment]
+    found._registry.direct["/r/e-reg.sock"] = "e"  # type: ignore[index]
+    bad = {check.name: check.text for check in found.ready() if not check.ok}
+    assert bad.keys() == {"bypass/d", "direct/e"}
+    assert "2 times" in bad["bypass/d"]
+    assert "/r/e-reg.sock" in bad["direct/e"]
+    recent.clear()
+    shown = {check.name: check.ok for check in found.ready()}
+    assert shown["bypass/d"]
+    assert not any(check.affects for check in found.ready() if not check.ok)

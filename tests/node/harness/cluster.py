@@ -15,8 +15,8 @@ from .runtime import Runtime
 from .waiting import wait_for
 
 # Tests see a second attempt of the kubelet after seconds; its own period is a minute and more.
-FAST = {"syncFrequency": "5s"}
-SLOW = {"syncFrequency": "1m", "nodeStatusUpdateFrequency": "10s"}
+FAST: dict[str, Any] = {"syncFrequency": "5s"}
+SLOW: dict[str, Any] = {"syncFrequency": "1m", "nodeStatusUpdateFrequency": "10s"}
 
 
 class Node:
@@ -32,6 +32,7 @@ class Node:
         self.plugins = self.kubelet_root / "plugins"
         self.timings: dict[str, float] = {}
         self._kubelet_changes: dict[str, Any] = {}
+        self._outage = False  # the API server was away since the last heal()
         self._made = made = Components(folder, kube, debs)
         self.logs, self.pki = made.logs, made.pki
         self.admin_kubeconfig = made.admin_kubeconfig
@@ -84,8 +85,14 @@ class Node:
                 process.start()
         if not self.apiserver.running:
             self.start_apiserver()
-        if self._kubelet_changes or not self.kubelet.running:
+        if self._outage:
+            # Watches of those who lived through it come back after up to a minute and a half.
+            for process in (self.controllers, self.scheduler):
+                process.kill()
+                process.start()
+        if self._outage or self._kubelet_changes or not self.kubelet.running:
             self.restart_kubelet()
+        self._outage = False
 
     # The API server
 
@@ -102,6 +109,7 @@ class Node:
 
     def kill_apiserver(self) -> None:
         """The API server vanishes, its connections are reset; start_apiserver brings it back."""
+        self._outage = True
         self.apiserver.kill()
 
     # The kubelet

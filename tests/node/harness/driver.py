@@ -46,7 +46,10 @@ class Driver:
         instance: str = "",
         registry: Path | None = None,
         publish: bool = True,
+        versions: str = "v1,v1beta1",
+        health: str = "unsupported",
     ) -> None:
+        """`versions` of the DRAPlugin service; `health`: versions of that service, or "none"."""
         self.node = node
         self.name = name
         self.instance = instance
@@ -71,6 +74,8 @@ class Driver:
                 f"-devices={devices}",
                 f"-publish={str(publish).lower()}",
                 f"-instance={instance}",
+                f"-versions={versions}",
+                f"-health={health}",
             ),
             log=node.logs / f"driver-{name}{suffix}.log",
             env={"PATH": os.environ.get("PATH", "")},
@@ -120,6 +125,7 @@ class Driver:
         """Sets the control file. The first rule that matches and is not used up decides.
 
         Keys: op, claim, device, code, text, times, sleepMs, stubborn, permanent (see script.go).
+        The ops GetInfo, NotifyRegistrationStatus and health (see health.go) are for no claim.
         """
         fresh = self.control.with_suffix(".new")
         fresh.write_text(json.dumps(list(rules)))
@@ -172,15 +178,18 @@ class Driver:
         entries = self._entries(m="arrive", method="NotifyRegistrationStatus")
         return [entry.get("registered", False) for entry in entries]
 
+    def entries(self) -> list[dict[str, Any]]:
+        """Everything in the log, of all instances."""
+        if not self.log.exists():
+            return []
+        # A line without its end is still being written.
+        return [json.loads(line) for line in self.log.read_text().split("\n")[:-1]]
+
     def forget(self) -> None:
         """Empties the log, so that a test counts its own calls only."""
         os.truncate(self.log, 0)
 
     def _entries(self, **match: str) -> list[dict[str, Any]]:
         match["instance"] = self.instance
-        if not self.log.exists():
-            return []
-        # A line without its end is still being written.
-        lines = self.log.read_text().split("\n")[:-1]
-        entries: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        entries = self.entries()
         return [e for e in entries if all(e.get(key) == value for key, value in match.items())]

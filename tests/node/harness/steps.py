@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,15 +82,17 @@ def endpoints(agent: Agent, driver: str = GPU) -> set[str]:
 # What the kubelet says
 
 
-def kubelet_calls(node: Node, driver: str = GPU, method: str = PREPARE) -> dict[str, int]:
-    """Calls that the kubelet made for a driver since it started, by gRPC code."""
+def kubelet_calls(node: Node, driver: str = GPU, method: str = PREPARE) -> Counter[str]:
+    """Calls that the kubelet made for a driver since it started, by gRPC code.
+
+    Earlier tests may have made some: compare the difference.
+    """
     pattern = re.compile(r"^dra_grpc_operations_duration_seconds_count\{(.*)\} (\S+)$", re.M)
-    found: dict[str, int] = {}
+    found: Counter[str] = Counter()
     for labels, value in pattern.findall(node.kubelet_metrics()):
         pairs = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         if pairs["driver_name"] == driver and pairs["method_name"].endswith(f"/{method}"):
-            code = pairs["grpc_status_code"]
-            found[code] = found.get(code, 0) + int(float(value))
+            found[pairs["grpc_status_code"]] += int(float(value))
     return found
 
 

@@ -6,6 +6,7 @@ import pytest
 from agent import cli
 from agent.commands import run
 from agent.errors import UserError
+from agent.reload import Source
 from agent.settings.model import AgentConfig, NodeIdentity
 
 
@@ -60,8 +61,8 @@ def test_the_app_gets_both_and_its_code_is_ours(monkeypatch: pytest.MonkeyPatch)
     app = ModuleType("agent.app")
     seen: list[object] = []
 
-    def start(config: AgentConfig, identity: NodeIdentity) -> int:
-        seen.extend((config, identity))
+    def start(config: AgentConfig, identity: NodeIdentity, source: Source) -> int:
+        seen.extend((config, identity, source))
         return 7
 
     app.run = start  # type: ignore[attr-defined]
@@ -69,4 +70,4 @@ def test_the_app_gets_both_and_its_code_is_ours(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("agent.app", app, raising=False)
     args = cli.build_parser().parse_args(["run", "--node-name=n"])
     assert run.run(args, {}) == 7
-    assert seen == [AgentConfig(), NodeIdentity(node_name="n")]
+    assert seen == [AgentConfig(), NodeIdentity(node_name="n"), Source(None, {}, {})]

@@ -88,7 +88,7 @@ def test_format() -> None:
 
 def test_share_id_and_origin_of_parameters() -> None:
     one = claim()
-    device = replace(one.devices[0], share_id="s-1", attributes={"config": "class"})
+    device = replace(one.devices[0], share_id="s-1", parameters_from="class")
     entry = document(record([replace(one, devices=(device,))], fact(outcome())))["devices"][0]
     assert (entry["shareID"], entry["parametersFrom"]) == ("s-1", "class")
 

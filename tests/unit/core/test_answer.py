@@ -60,6 +60,14 @@ def test_an_error_says_driver_verdict_and_device_and_its_sibling_why_it_was_not_
     assert prefix("d", None) == "dra-agent: d: "
 
 
+def test_a_call_ended_before_anybody_was_asked_says_why() -> None:
+    answer = compose("d", [(A, None)], None, "the pod is being deleted")
+    assert answer.body is not None
+    assert wire.entries(answer.body)[A.uid].error == (
+        "dra-agent: d: not asked: the pod is being deleted"
+    )
+
+
 def test_a_status_keeps_code_details_and_trailers_and_wins_over_prepared_siblings() -> None:
     status = Status(9, "no", b"\x01", (("k", "v"),), (("i", "1"),))
     failure = Failure("d", "prepare", Surface.CALL_ERROR, "no", 9)
@@ -70,6 +78,21 @@ def test_a_status_keeps_code_details_and_trailers_and_wins_over_prepared_sibling
         9, "dra-agent: d: permanent (device gpu-1): no", b"\x01", (("k", "v"),), (("i", "1"),)
     )
     assert (answer.initial, answer.trailers) == (status.initial, status.trailers)
+
+
+def test_the_text_in_the_details_which_is_the_one_grpc_go_shows_is_ours_too() -> None:
+    text = "dra-agent: d: permanent (device gpu-1): no"
+    packed = b"\x08\x09" + b"\x1a\x04some"  # code = 9, one detail
+    for details, told in (
+        (packed + b"\x12\x02no", packed + b"\x12" + bytes([len(text)]) + text.encode()),
+        (packed + b"\x12\x05other", packed + b"\x12\x05other"),
+        (packed, packed),
+        (b"\xff", b"\xff"),
+        (None, None),
+    ):
+        failure = Failure("d", "prepare", Surface.CALL_ERROR, "no", 9)
+        whole = ClaimResult(B, None, failure, BAD, Status(9, "no", details))
+        assert status_of("d", whole) == Status(9, text, told)
 
 
 def test_a_call_without_an_answer_gets_the_code_grpc_go_would_give() -> None:

@@ -8,6 +8,7 @@ import pytest
 from agent.core.model import CallFact, Culprit, DeviceState, Kind, Verdict
 from agent.core.outcome import Action, Decision, Policy, Situation, decide
 from agent.core.pods import Claim, Owner, Pod
+from agent.core.record import Widespread
 from tests.support.kube_records import BUSY, GPU, NET, PARAMETERS, claim, fact, outcome, pod, record
 
 ENFORCE = Policy(mode="enforce", kubelet_versions=("1.37",))
@@ -62,7 +63,8 @@ def test_other_culprits_are_reported(culprit: Culprit) -> None:
 @pytest.mark.parametrize("kind", [Kind.TRANSIENT, Kind.AMBIGUOUS])
 def test_what_is_not_permanent_is_only_reported(kind: Kind) -> None:
     found = decide(situation(facts=verdict(Culprit.PARAMETERS, kind)), ENFORCE)
-    assert found == Decision(Action.REPORT, "")
+    culprit = str(Culprit.PARAMETERS)
+    assert found == Decision(Action.REPORT, "", driver=GPU, culprit=culprit)
 
 
 def test_a_call_that_still_runs_fails_nothing() -> None:
@@ -140,7 +142,12 @@ def test_sidecar_fails_only_pods_of_its_own_driver() -> None:
 
 def test_observe_says_what_it_would_have_done() -> None:
     found = decide(situation(), replace(ENFORCE, mode="observe"))
-    assert found.reason == ("not failed: mode is observe; enforce would have failed the pod")
+    assert found.reason == (
+        "not failed: mode is observe; enforce would have failed the pod: "
+        "the parameters can never be prepared"
+    )
+    assert (found.fails, found.would_fail) == (False, True)
+    assert (found.driver, found.culprit) == (GPU, "parameters")
     blocked = decide(situation(pod(critical=True)), replace(ENFORCE, mode="observe"))
     assert "critical" in blocked.reason
 
@@ -161,3 +168,56 @@ def test_transient_beside_permanent_does_not_save_the_pod() -> None:
     claims = [claim("c"), claim("d")]
     facts = (fact(outcome("c")), fact(outcome("d", DeviceState.FAILED, BUSY)))
     assert decide(situation(pod(claims=("c", "d")), claims, facts), ENFORCE).fails
+
+
+def two_drivers(*facts: CallFact) -> Situation:
+    claims = [claim("c"), claim("d", f"{NET}/eth0")]
+    return situation(pod(claims=("c", "d")), claims, facts, served=frozenset({GPU, NET}))
+
+
+def test_only_the_driver_at_fault_may_enforce() -> None:
+    policy = replace(ENFORCE, mode="observe", modes={NET: "enforce"})
+    gpu = fact(outcome("c"))
+    net = fact(outcome("d"), driver=NET)
+    found = decide(two_drivers(gpu), policy)
+    assert found.would_fail
+    assert found.driver == GPU
+    assert decide(two_drivers(net), policy).fails
+    both = decide(two_drivers(gpu, net), policy)
+    assert both.fails
+    assert both.driver == NET
+    off = replace(ENFORCE, modes={GPU: "observe"})
+    found = decide(two_drivers(gpu), off)
+    assert found.reason.startswith(f"not failed: mode is observe for {GPU}; enforce would")
+    # The other driver's good or passing news change nothing.
+    soft = fact(outcome("d", verdict=BUSY), driver=NET)
+    assert not decide(two_drivers(gpu, soft), off).fails
+
+
+def suspected(*facts: CallFact) -> Situation:
+    found = two_drivers(*facts)
+    spread = Widespread("driver", "bad-strategy", 3, 0)
+    made = replace(found.record, widespread=(((GPU, "uid-c"), spread),))
+    return replace(found, record=made)
+
+
+def test_nothing_widespread_fails_a_pod() -> None:
+    gpu, net = fact(outcome("c")), fact(outcome("d"), driver=NET)
+    found = decide(suspected(gpu), ENFORCE)
+    assert not found.fails
+    assert found.reason == (
+        "not failed: 3 claims failed by rule bad-strategy within 10 minutes: "
+        "the driver or the node is suspected"
+    )
+    assert decide(suspected(gpu, net), ENFORCE).driver == NET, "a failure of its own still does"
+    assert decide(suspected(gpu, net), ENFORCE).fails
+    explicit = fact(outcome("c", verdict=replace(PARAMETERS, explicit=True)))
+    assert not decide(suspected(explicit), ENFORCE).fails
+
+
+def test_escalation_never_fails_a_pod() -> None:
+    found = situation(facts=verdict(Culprit.PARAMETERS, Kind.AMBIGUOUS))
+    made = replace(found.record, escalated=frozenset({(GPU, "uid-c")}))
+    for mode in ("observe", "enforce"):
+        decision = decide(replace(found, record=made), replace(ENFORCE, mode=mode))
+        assert (decision.fails, decision.would_fail) == (False, False)

@@ -129,7 +129,7 @@ def test_the_text_of_the_previous_call_is_not_tried_again() -> None:
 
 
 def test_a_driver_that_must_not_be_asked_twice_is_not() -> None:
-    once = Verdict(Kind.TRANSIENT, Culprit.DRIVER, "t", single_attempt=True)
+    once = Verdict(Kind.TRANSIENT, Culprit.DRIVER, "t", max_attempts=1)
     plan = plan_of(A)
     plan.next(0.0, 0.0, None)
     plan.attempt_ended([failed(A, once)], 0.1, 1.0)
@@ -143,6 +143,16 @@ def test_an_absent_driver_is_waited_for_and_asked_the_moment_it_is_back() -> Non
     plan.attempt_ended([failed(A, TRANSIENT)], 6.0, 1.0)
     assert plan.next(6.0, 0.0, 6.0) == Wait(10.0, until_connected=True)
     assert plan.next(7.0, 0.0, None) == Forward((A,), 37.5)
+
+
+def test_a_call_that_comes_after_the_hold_is_answered_with_why_it_was_not_asked() -> None:
+    plan = plan_of(A, B)
+    assert plan.next(20.0, 0.5, 3.0) == Wait(0.0, until_connected=True)
+    gone = [failed(claim, TRANSIENT, "nobody is connected") for claim in plan.unasked]
+    plan.driver_away(gone, 20.0)
+    step = plan.next(20.0, 0.5, 3.0)
+    assert isinstance(step, Reply)
+    assert (step.results, step.reason) == (tuple(gone), "driver away")
 
 
 def test_being_away_is_no_attempt_that_uses_up_an_unknown_failures_time() -> None:
@@ -178,6 +188,8 @@ def test_cancelling_ends_retries_but_gives_a_fresh_call_its_attempt_if_asked_so(
     assert isinstance(later.next(1.0, 0.0, None), Reply)
     absent = plan_of(A)
     absent.cancel("stopping", at_once=False)
+    assert absent.next(0.0, 0.0, 0.0) == Wait(0.0, until_connected=True)
+    absent.driver_away([failed(A, TRANSIENT)], 1.0)
     assert isinstance(absent.next(0.0, 0.0, 0.0), Reply)
 
 
@@ -237,3 +249,53 @@ def test_every_call_is_answered_before_its_deadline(
         away = now if lost else None
         plan.attempt_ended(results, now, now)
     raise AssertionError("the call never ended")
+
+
+def waiting_plan(verdict: Verdict = TRANSIENT) -> Plan:
+    """After a failed attempt, in a long wait."""
+    plan = plan_of(A, policy=RetryPolicy(initial_delay=5.0, jitter=0.0))
+    plan.next(0.0, 0.0, None)
+    plan.attempt_ended([failed(A, verdict)], 1.0, 1.0)
+    assert isinstance(plan.next(1.0, 0.0, None), Wait)
+    return plan
+
+
+def test_a_hurry_ends_the_wait_that_runs() -> None:
+    plan = waiting_plan()
+    assert plan.hurry()
+    assert plan.next(2.0, 0.0, None) == Forward((A,), 42.5)
+    plan.attempt_ended([failed(A, TRANSIENT)], 2.0, 2.0)
+    assert plan.next(2.0, 0.0, None) == Wait(5.0), "once"
+
+
+def test_a_hurry_during_an_attempt_skips_the_next_wait() -> None:
+    plan = waiting_plan()
+    plan.next(6.0, 0.0, None)
+    plan.hurry()
+    plan.attempt_ended([failed(A, TRANSIENT)], 7.0, 7.0)
+    assert isinstance(plan.next(7.0, 0.0, None), Forward)
+
+
+def test_hurries_are_bounded() -> None:
+    plan = waiting_plan()
+    for attempt in range(4):
+        assert plan.hurry()
+        assert isinstance(plan.next(2.0 + attempt, 0.0, None), Forward)
+        plan.attempt_ended([failed(A, TRANSIENT)], 2.0 + attempt, 2.0)
+    assert not plan.hurry()
+    assert isinstance(plan.next(7.0, 0.0, None), Wait)
+
+
+def test_unknown_failures_and_absent_drivers_do_not_hurry() -> None:
+    plan = waiting_plan(AMBIGUOUS)
+    plan.hurry()
+    assert isinstance(plan.next(2.0, 0.0, None), Wait)
+    plan = waiting_plan()
+    plan.hurry()
+    assert plan.next(2.0, 0.0, 1.5) == Wait(9.5, until_connected=True)
+
+
+def test_a_hurry_does_not_outlast_the_deadline() -> None:
+    plan = waiting_plan()
+    plan.hurry()
+    assert isinstance(plan.next(42.5, 0.0, None), Reply)

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.model import CallFact, DeviceState
-from agent.core.record import CAUSE_LIMIT, told
+from agent.core.context import Blocker, Context, SliceDevice
+from agent.core.history import CAUSE_LIMIT, told
+from agent.core.model import CallFact, Culprit, DeviceState
+from agent.core.record import build
 from tests.support.kube_records import (
     BUSY,
     GPU,
@@ -19,6 +21,7 @@ from tests.support.kube_records import (
     histories,
     outcome,
     record,
+    ref,
 )
 
 FAILED, PREPARED = DeviceState.FAILED, DeviceState.PREPARED
@@ -138,3 +141,42 @@ def test_states_change_only_with_states() -> None:
     again = record(TWO, GPU_BAD, fact(outcome("c2", FAILED, BAD_DEVICE, error="other")))
     assert first.states == again.states
     assert first.states != record(TWO, GPU_BAD, NET_OK).states
+
+
+UUID = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
+SLICE = tuple(
+    SliceDevice(GPU, "node-a", f"gpu-{i}", {"uuid": UUID[:-1] + str(i)}, ("k:NoSchedule",))
+    for i in range(3)
+)
+
+
+def test_a_drivers_own_identifier_blames_the_device() -> None:
+    verdict = replace(PARAMETERS, culprit=Culprit.DEVICE, device=UUID[:-1] + "1", span=(3, 9))
+    facts = histories(fact(outcome("c2", FAILED, verdict)))
+    made = build(TWO[1:], facts, context=Context(SLICE))
+    assert [(d.device.device, str(d.state), d.at_fault) for d in made.devices] == [
+        ("gpu-1", "failed", True), ("gpu-0", "blocked", False),
+    ]  # fmt: skip
+    first = made.devices[0]
+    assert first.blame is not None
+    assert (first.blame.rule, first.blame.span) == ("bad-strategy", (3, 9))
+    assert first.taints == ("k:NoSchedule",)
+    blind = build(TWO[1:], facts)
+    assert [(str(d.state), d.at_fault) for d in blind.devices] == [("failed", False)] * 2
+    # One that another claim has: nobody of this claim is blamed.
+    foreign = replace(verdict, device=UUID[:-1] + "2")
+    made = build(TWO[1:], histories(fact(outcome("c2", FAILED, foreign))), context=Context(SLICE))
+    assert [(str(d.state), d.at_fault) for d in made.devices] == [("failed", False)] * 2
+    assert {d.verdict and d.verdict.culprit for d in made.devices} == {Culprit.DEVICE}
+
+
+def test_a_device_that_failed_for_other_reasons_is_not_at_fault() -> None:
+    made = record(TWO, GPU_BAD)  # culprit parameters
+    assert made.devices[0].blame is not None
+    assert not made.devices[0].at_fault
+
+
+def test_context_of_prepared_devices_is_left_out() -> None:
+    found = Context(SLICE, {(GPU, "uid-c2"): Blocker(ref("x"))})
+    made = build(TWO[1:], histories(fact(outcome("c2", PREPARED))), context=found)
+    assert all(d.blocker is None and d.taints == () for d in made.devices)

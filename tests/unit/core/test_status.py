@@ -138,7 +138,7 @@ def test_patches() -> None:
     }
     with_text = status.condition_patch(pod(), bodies, "{}")
     assert with_text["metadata"]["annotations"] == {names.ANNOTATION_FAILURES: "{}"}
-    failed = status.failed_patch(pod(), bodies, message="m" * 5000, annotation="{}")
+    failed = status.failed_patch(pod(), bodies, text="m" * 5000, annotation="{}")
     assert failed["metadata"] == {
         "uid": "uid-p",
         "resourceVersion": "7",

@@ -10,7 +10,7 @@ import pytest
 from agent.errors import UserError
 from agent.kube import client, errors
 from agent.kube.client import Kube
-from tests.support.kube_api import NODE, Fault, KubeApi, make_claim, make_pod
+from tests.support.kube_api import NODE, Fault, KubeApi, make_claim, make_pod, make_slice
 
 
 @pytest.fixture
@@ -40,6 +40,23 @@ async def test_reads(api: KubeApi, kube: Kube) -> None:
     assert {s.token for s in api.seen} == {"Bearer t0"}
     with pytest.raises(errors.NotFound):
         await kube.get_pod("ns", "none")
+
+
+async def test_slices_of_one_driver_and_node(api: KubeApi, kube: Kube) -> None:
+    api.slices += [make_slice("a.example.com", {"name": "x"}), make_slice("b.example.com")]
+    (found,) = await kube.list_slices("a.example.com", NODE)
+    assert found["spec"]["devices"] == [{"name": "x"}]
+    seen = api.seen[-1]
+    assert seen.path == "/apis/resource.k8s.io/v1/resourceslices"
+    assert seen.query == {
+        "fieldSelector": f"spec.driver=a.example.com,spec.nodeName={NODE}", "limit": "100",
+    }  # fmt: skip
+
+
+async def test_events_about_one_object(api: KubeApi, kube: Kube) -> None:
+    api.old_events += [{"involvedObject": {"uid": uid}, "message": uid} for uid in "ab"]
+    assert [e["message"] for e in await kube.list_events("ns", "b", "Some")] == ["b"]
+    assert api.seen[-1].query == {"fieldSelector": "involvedObject.uid=b,reason=Some"}
 
 
 async def test_status_patch_merges_conditions_by_type(api: KubeApi, kube: Kube) -> None:

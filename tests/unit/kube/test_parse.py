@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.context import SliceDevice
 from agent.core.pods import Owner
-from agent.kube.parse import has_claims, parse_claim, parse_pod
-from tests.support.kube_api import make_claim, make_pod, start_container
+from agent.kube.parse import has_claims, parse_claim, parse_pod, parse_slice
+from tests.support.kube_api import make_claim, make_pod, make_slice, start_container
 
 
 def test_pod_of_a_template() -> None:
@@ -113,8 +114,52 @@ def test_claim() -> None:
     assert claim.admin_access
     first, second = claim.devices
     assert (first.request, first.pool, first.device) == ("req0", "node-a", "gpu-0")
-    assert first.attributes == {"config": "claim,class"}
-    assert (second.share_id, second.admin_access, second.attributes) == ("s", True, {})
+    assert first.parameters_from == "claim,class"
+    assert (second.share_id, second.admin_access, second.parameters_from) == ("s", True, "")
+
+
+def test_classes_of_requests() -> None:
+    raw = make_claim("c", "p", "gpu-0", "gpu-1")
+    raw["spec"]["devices"] = {
+        "requests": [
+            {"name": "req0", "exactly": {"deviceClassName": "shared"}},
+            {"name": "any", "firstAvailable": [{"name": "big", "deviceClassName": "large"}]},
+        ]
+    }
+    raw["status"]["allocation"]["devices"]["results"][1]["request"] = "any/big"
+    assert [d.device_class for d in parse_claim(raw).devices] == ["shared", "large"]
+
+
+def test_slice_keeps_identifiers_and_taints_only() -> None:
+    raw = make_slice(
+        "gpu.example.com",
+        {
+            "name": "gpu-0",
+            "attributes": {
+                "uuid": {"string": "GPU-1"},
+                "index": {"int": 0},
+                "resource.kubernetes.io/pciBusID": {"string": "0000:01:00.0"},
+                "productName": {"string": "big"},
+                "minor": {"bool": True},
+                "serial": None,
+            },
+            "capacity": {"memory": {"value": "80Gi"}},
+            "taints": [
+                {"key": "a.example/bad", "value": "x", "effect": "NoSchedule", "timeAdded": "t"},
+                {"key": "b", "effect": "NoExecute"},
+            ],
+        },
+        {"name": "gpu-1"},
+    )
+    first, second = parse_slice(raw)
+    assert first == SliceDevice(
+        "gpu.example.com",
+        "node-a",
+        "gpu-0",
+        {"uuid": "GPU-1", "index": "0", "resource.kubernetes.io/pciBusID": "0000:01:00.0"},
+        ("a.example/bad=x:NoSchedule", "b:NoExecute"),
+    )
+    assert second == SliceDevice("gpu.example.com", "node-a", "gpu-1")
 
 
 def test_a_request_without_allocation_has_no_devices() -> None:
@@ -135,4 +180,16 @@ JSON = st.recursive(
 def test_odd_documents_never_raise(raw: dict[str, Any]) -> None:
     parse_pod(raw)
     parse_claim(raw)
+    parse_slice(raw)
     has_claims(raw)
+
+
+def test_when_a_pod_was_made_and_whether_it_has_a_sandbox() -> None:
+    raw = make_pod("p", "c")
+    assert (parse_pod(raw).created, parse_pod(raw).sandboxed) == ("", False)
+    raw["metadata"]["creationTimestamp"] = "2026-11-30T14:20:00Z"
+    ready = {"type": "PodReadyToStartContainers", "status": "False"}
+    raw["status"]["conditions"].append(ready)
+    assert not parse_pod(raw).sandboxed
+    ready["status"] = "True"
+    assert (parse_pod(raw).created, parse_pod(raw).sandboxed) == ("2026-11-30T14:20:00Z", True)

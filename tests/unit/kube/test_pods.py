@@ -71,6 +71,14 @@ async def test_first_list(bench: Bench) -> None:
     assert sorted(bench.told) == ["change old", "change p"]
 
 
+async def test_all_pods(bench: Bench) -> None:
+    await bench.api.put_pod(make_pod("a", "c"))
+    await bench.api.put_pod(make_pod("b", "d"))
+    await bench.run()
+    await eventually(lambda: len(bench.store) == 2)
+    assert {pod.name for pod in bench.store.all()} == {"a", "b"}
+
+
 async def test_life_of_a_pod(bench: Bench) -> None:
     await bench.run()
     await bench.api.put_pod(make_pod("p", "c"))

@@ -10,6 +10,7 @@ def test_every_hook_may_be_left_out() -> None:
     hooks.on_generation("gpu.example.com", "start")
     hooks.on_driver("gpu.example.com", True)
     hooks.on_registered("gpu.example.com", False)
+    hooks.on_ready("gpu.example.com", "start")
     hooks.on_crash("link gpu.example.com", RuntimeError())
 
 

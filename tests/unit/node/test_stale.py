@@ -7,6 +7,7 @@ import pytest
 from agent.core import paths
 from agent.node.lock import Locks
 from agent.node.stale import remove_stale
+from agent.rpc.sockets import hidden
 
 GPU, NIC = "gpu.example.com", "nic.example.com"
 
@@ -45,6 +46,18 @@ def test_what_nobody_serves_goes_and_nothing_else(root: str) -> None:
         "gpu.example.com-reg.sock",
     ]
     assert locks.take(GPU)
+    locks.close()
+
+
+def test_one_that_was_never_published_goes_too(root: str) -> None:
+    for path in of(GPU, root):
+        Path(path).unlink()
+    early = [hidden(path) for path in of(GPU, root)]
+    for path in early:
+        Path(path).touch()
+    locks = Locks(root, only_driver="", holder="x")
+    locks.acquire()
+    assert remove_stale(locks) == [*early[:1], of(NIC, root)[0], *early[1:], of(NIC, root)[1]]
     locks.close()
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import re
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -128,12 +127,10 @@ def test_all_own_names_carry_the_prefix_and_help() -> None:
         assert family.documentation, family.name
 
 
-async def test_the_loop_is_watched_until_cancelled() -> None:
+def test_nudges_are_counted_by_cause_and_go_with_their_driver() -> None:
     metrics = Metrics()
-    task = asyncio.get_running_loop().create_task(metrics.watch_loop(0.001))
-    async with asyncio.timeout(5):
-        while not value(metrics, "dra_agent_event_loop_lag_seconds_count"):
-            await asyncio.sleep(0.002)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    assert task.cancelled()
+    metrics.nudge(DRIVER, "driver-back", "ok")
+    labels = f'cause="driver-back",driver_name="{DRIVER}",result="ok"'
+    assert f"dra_agent_nudges_total{{{labels}}} 1.0" in metrics.render().decode()
+    metrics.driver_gone(DRIVER)
+    assert "nudges_total{" not in metrics.render().decode()

@@ -75,7 +75,7 @@ async def test_it_waits_for_the_attempt_in_flight_and_a_new_prepare_waits_for_it
     one = bench.tasks.start("one", bench.call(A))
     await until(lambda: bench.scripted.asked)
     two = bench.tasks.start("two", bench.call(A, method=UNPREPARE))
-    await until(lambda: bench.ctx.unpreparing)
+    await until(lambda: bench.ctx.undoing)
     three = bench.tasks.start("three", bench.call(A))
     await asyncio.sleep(0.02)
     assert bench.scripted.asked == [(A.name,)]
@@ -88,7 +88,7 @@ async def test_it_waits_for_the_attempt_in_flight_and_a_new_prepare_waits_for_it
     await two
     await three
     assert bench.scripted.asked == [(A.name,), (f"unprepare {A.name}",), (A.name,)]
-    assert not bench.ctx.unpreparing
+    assert not bench.ctx.undoing
 
 
 async def test_it_goes_out_all_the_same_when_its_own_deadline_comes_near() -> None:
@@ -128,3 +128,51 @@ async def test_an_absent_driver_is_waited_for_and_then_told() -> None:
     assert answer.status is not None
     assert answer.status.code == 14
     assert "no instance" in answer.status.message
+
+
+def patient() -> AgentConfig:
+    """Waits so long between attempts that only something else can end a wait."""
+    slow = msgspec.structs.replace(FAST.retry, initial_delay=Duration(20), max_delay=Duration(20))
+    return AgentConfig(retry=slow)
+
+
+async def test_what_one_claim_gives_back_another_gets_at_once() -> None:
+    bench = Bench(refused(A, "transient taken"), unprepared(), prepared(A), settings=patient())
+    waiting = bench.tasks.start("prepare", bench.call(A))
+    await until(lambda: bench.facts)
+    await bench.call(B, method=UNPREPARE)
+    assert await asyncio.wait_for(waiting, 10) == prepared(A)
+    assert bench.scripted.asked == [(A.name,), (f"unprepare {B.name}",), (A.name,)]
+
+
+async def test_an_unprepare_that_failed_wakes_nobody() -> None:
+    bench = Bench(refused(A, "transient taken"), unprepared("still busy"), settings=patient())
+    waiting = bench.tasks.start("prepare", bench.call(A))
+    await until(lambda: bench.facts)
+    # The scripted answer is for claim A, whoever asks: an error is an error.
+    await bench.call(B, method=UNPREPARE)
+    (live,) = bench.ctx.live
+    assert not live.wake.is_set()
+    assert not waiting.done()
+    await bench.tasks.close()
+
+
+async def test_calls_in_flight_are_told_oldest_first() -> None:
+    gate = asyncio.Event()
+
+    async def slow() -> Answer:
+        await gate.wait()
+        return unprepared()
+
+    bench = Bench(refused(A, "transient taken"), slow, prepared(A), settings=patient())
+    waiting = bench.tasks.start("prepare", bench.call(A))
+    await until(lambda: bench.facts)
+    undoing = bench.tasks.start("unprepare", bench.call(B, method=UNPREPARE))
+    await until(lambda: bench.ctx.undoing)
+    active = bench.proxy.active(bench.scripted.name)
+    assert [(each.claim, each.operation) for each in active] == [(A, "prepare"), (B, "unprepare")]
+    assert active[0].seconds >= active[1].seconds >= 0.0
+    assert bench.proxy.active("other.example.com") == []
+    gate.set()
+    await asyncio.gather(waiting, undoing)
+    assert bench.proxy.active(bench.scripted.name) == []

@@ -1,28 +1,43 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from agent.core.history import Limits
 from agent.core.pods import Owner
 from agent.report import policy as module
 from agent.report.policy import Rules
 from agent.settings.model import NodeIdentity
 from tests.support.kube_bench import config
-from tests.support.kube_records import BUSY, GPU, NET, claim, fact, outcome, pod, record
+from tests.support.kube_records import BUSY, GPU, NET, PARAMETERS, claim, fact, outcome, pod, record
 
 IDENTITY = NodeIdentity(node_name="node-a", only_driver="x")
 
 
-def test_mode_is_that_of_the_driver_that_failed() -> None:
+def test_each_driver_has_its_own_mode() -> None:
     settings = config("observe", drivers={"perDriver": {NET: {"mode": "enforce"}}})
     rules = Rules(settings, IDENTITY)
     claims = [claim("c"), claim("n", "eth0", driver=NET)]
     gpu, net = fact(outcome("c")), fact(outcome("n"), driver=NET)
-    assert rules.policy(record(claims, gpu)).mode == "observe"
-    assert rules.policy(record(claims, net)).mode == "enforce"
-    assert rules.policy(record(claims, gpu, net)).mode == "enforce"
     soft = fact(outcome("n", verdict=BUSY), driver=NET)
-    assert rules.policy(record(claims, gpu, soft)).mode == "observe"
-    assert rules.policy(record(claims)).mode == "observe"
+    for facts, mode in (
+        ((gpu,), "observe"), ((net,), "enforce"), ((gpu, net), "enforce"),
+        ((gpu, soft), "observe"), ((), "observe"),
+    ):  # fmt: skip
+        assert rules.mode(record(claims, *facts)) == mode
+    policy = rules.policy(record(claims, gpu, net))
+    assert policy.acts(NET, PARAMETERS)
+    assert not policy.acts(GPU, PARAMETERS)
+    assert policy.acts(GPU, replace(PARAMETERS, explicit=True))
+    assert policy.modes == {NET: "enforce"}
+
+
+def test_escalation_limits_come_from_the_settings() -> None:
+    rules = Rules(config(report={"escalateAfterAttempts": 3, "escalateAfter": 60.0}), IDENTITY)
+    assert rules.limits == Limits(3, 60.0)
+    rules.update(config(report={"escalateAfterAttempts": 4}))
+    assert rules.limits == Limits(4, 600.0)
 
 
 def test_settings_reach_the_policy() -> None:

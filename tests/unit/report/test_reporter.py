@@ -12,7 +12,7 @@ from agent import names
 from agent.core.model import DeviceState
 from agent.kube import pods as pods_module
 from agent.report import worker
-from tests.support.kube_api import eventually, start_container
+from tests.support.kube_api import eventually, make_claim, make_pod, start_container
 from tests.support.kube_bench import Bench, bench, config
 from tests.support.kube_records import BUSY, GPU, NET, PARAMETERS, outcome
 
@@ -177,6 +177,21 @@ async def test_a_call_before_the_watch_knows_the_pod(observe: Bench) -> None:
     await observe.quiet()
     await observe.pod("p")
     await eventually(lambda: observe.prepared("p"))
+
+
+async def test_a_pod_that_had_trouble_and_runs_before_the_watch_knows_it(observe: Bench) -> None:
+    observe.submit(outcome("p-0", verdict=BUSY, attempts=1), final=False)
+    observe.submit(outcome("p-0", PREPARED, attempts=2))
+    await observe.quiet()
+    observe.api.put_claim(make_claim("p-0", "p", "gpu-0"))
+    running = make_pod("p", "p-0")
+    start_container(running)
+    await observe.api.put_pod(running)
+    await eventually(lambda: observe.prepared("p"))
+    assert observe.prepared("p")["status"] == "True"
+    await observe.quiet()
+    assert len(observe.api.patches()) == 1
+    assert len(observe.reporter._book) == 0
 
 
 async def test_only_the_pod_with_all_claims_of_the_call_is_meant(observe: Bench) -> None:

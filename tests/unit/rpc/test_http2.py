@@ -7,6 +7,7 @@ from h2.connection import H2Connection
 from h2.events import RequestReceived
 from hpack import Encoder
 
+from agent.core.model import Transport
 from agent.errors import TransportError
 from agent.rpc import http2
 from tests.support.rpc import RESPONSE, Driver, Pair, RawHeaders, RawPeer
@@ -16,6 +17,20 @@ def test_large_header_blocks_are_not_huffman_coded() -> None:
     text = b"x" * 10_000
     assert len(http2.PlainEncoder().encode([(b"grpc-message", text)])) > len(text)
     assert len(Encoder().encode([(b"grpc-message", text)])) < len(text), "unmended: hpack changed"
+
+
+async def test_a_peer_that_speaks_http_1_ends_its_connection_at_once(driver: Driver) -> None:
+    http_1 = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+
+    async def old(peer: RawPeer, stream_id: int, _: RawHeaders) -> None:
+        peer.writer.write(http_1)
+
+    driver.script = old
+    await driver.fails(Transport.RESET)
+    assert not driver.channel.connected
+    unmended = H2Connection()
+    unmended.initiate_connection()
+    assert unmended.receive_data(http_1) == [], "unmended: h2 has changed"
 
 
 async def test_few_closed_streams_are_kept(pair: Pair) -> None:

@@ -25,6 +25,34 @@ def test_mode_is_0600_in_a_0700_directory_whatever_the_umask(sockets: Path) -> N
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
+def test_a_socket_has_a_listener_from_the_moment_its_name_is_there(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sockets / "dra-agent~01234567~abcdef.sock"
+    appeared = []
+
+    def rename(early: str, late: str) -> None:
+        assert Path(early).name == ".01234567~abcdef"
+        assert not path.exists()
+        os.replace(early, late)
+        appeared.append(late)
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.connect(late)
+
+    monkeypatch.setattr(os, "rename", rename)
+    files.bind(str(path)).close()
+    assert appeared == [str(path)]
+    assert [one.name for one in sockets.iterdir()] == [path.name]
+
+
+def test_the_name_before_is_never_longer(sockets: Path) -> None:
+    for name in ("ab", "a.sock", "gpu.example.com-reg.sock", "x" * 100):
+        early = files.hidden(f"/d/{name}")
+        assert len(early) <= len(f"/d/{name}")
+        assert early.startswith("/d/.")
+        assert len(early) > len("/d/.")
+
+
 def test_a_stale_socket_is_replaced(sockets: Path) -> None:
     path = sockets / "s.sock"
     with socket.socket(socket.AF_UNIX) as stale:

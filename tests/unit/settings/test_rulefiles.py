@@ -77,6 +77,26 @@ def test_packs_hold_for_their_drivers(tmp_path: Path) -> None:
         ),
         ("packs: [{name: p, rules: []}]", "f: packs[0].drivers: name the drivers"),
         ("packs: [{name: p, drivers: ['*'], rules: []}]", "f: packs[0].drivers: name the drivers"),
+        (
+            "rules: [{id: a, verdict: permanent, also: x}]",
+            "f: rules[0].also: needs a `text` beside it",
+        ),
+        (
+            "rules: [{id: a, verdict: permanent, text: x, unless: '(?P<device>y)'}]",
+            "f: rules[0].unless: unknown group name device",
+        ),
+        (
+            "rules: [{id: a, verdict: permanent, text: x, singleAttempt: true, repeat: once}]",
+            "f: rules[0].repeat: says something else",
+        ),
+        (
+            "packs: [{name: p, drivers: [d], repeat: {withinCall: once}}]",
+            "f: packs[0].repeat.reason: missing",
+        ),
+        (
+            "rules: [{id: driver-marker, verdict: permanent}]",
+            "f: rules[0].id: `driver-marker` is reserved",
+        ),
         ("rules: {}", "f: rules: expected a list, got a mapping"),
         ("rules: [{id: default, verdict: permanent}]", "f: rules[0].id: `default` is reserved"),
     ],
@@ -114,3 +134,23 @@ def test_the_same_file_twice_is_said(tmp_path: Path) -> None:
     path.write_text(HEAD + "rules: [{id: a, verdict: transient, text: x}]")
     with pytest.raises(UserError, match="`a` is also in an earlier file"):
         load_rules(Rules(files=[str(path), str(path)]))
+
+
+def test_a_user_s_pack_says_what_a_repeat_may_do(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(
+        HEAD + "packs:\n- name: p\n  version: 3\n  drivers: [dra.net]\n"
+        "  repeat: {withinCall: freely, reason: no profiles here, source: us}\n"
+    )
+    rules = load_rules(Rules(files=[str(path)]))
+    found = rules.explain(failure("who knows", "dra.net"))
+    assert found.pack is not None
+    assert (found.pack.version, found.verdict.max_attempts) == (3, None)
+    assert load_rules(Rules()).classify(failure("who knows", "dra.net")).single_attempt
+
+
+def test_a_user_s_pack_without_a_word_on_repeats_leaves_the_builtin_one(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text(HEAD + "packs: [{name: p, drivers: [dra.net], rules: []}]\n")
+    rules = load_rules(Rules(files=[str(path)]))
+    assert rules.classify(failure("who knows", "dra.net")).single_attempt

@@ -16,9 +16,10 @@ import (
 
 // driver answers the helper's calls as the script says.
 type driver struct {
-	name   string
-	script *script
-	rec    *recorder
+	settings settings
+	name     string
+	script   *script
+	rec      *recorder
 
 	mu        sync.Mutex
 	permanent map[types.UID]bool // claims whose last prepare error is a permanent one
@@ -100,8 +101,4 @@ func (d *driver) allocated(claim *resourceapi.ResourceClaim) []kubeletplugin.Dev
 
 func (d *driver) HandleError(ctx context.Context, err error, msg string) {
 	runtime.HandleErrorWithContext(ctx, err, msg)
-}
-
-func (d *driver) WatchHealthStatus(context.Context, chan<- kubeletplugin.DeviceHealthReport) error {
-	return kubeletplugin.ErrHealthNotSupported
 }

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -28,6 +30,7 @@ type settings struct {
 	devices                int
 	publish                bool
 	instance               string
+	versions, health       string
 }
 
 func parse() settings {
@@ -42,6 +45,8 @@ func parse() settings {
 	flag.IntVar(&s.devices, "devices", 4, "number of devices to publish")
 	flag.BoolVar(&s.publish, "publish", true, "publish ResourceSlices")
 	flag.StringVar(&s.instance, "instance", "", "pod UID of this instance; switches rolling updates on")
+	flag.StringVar(&s.versions, "versions", "v1,v1beta1", "versions of the DRAPlugin service to serve")
+	flag.StringVar(&s.health, "health", "unsupported", "versions of the health service to serve, none, or unsupported: served, but each stream is refused")
 	flag.Parse()
 	return s
 }
@@ -71,7 +76,7 @@ func run(s settings) error {
 	if err := errors.Join(os.MkdirAll(s.data, 0o700), os.MkdirAll(s.registry, 0o700)); err != nil {
 		return err
 	}
-	d := &driver{name: s.name, script: &script{file: s.control, used: map[string]int{}}, rec: rec, permanent: map[types.UID]bool{}}
+	d := &driver{settings: s, name: s.name, script: &script{file: s.control, used: map[string]int{}}, rec: rec, permanent: map[types.UID]bool{}}
 	helper, err := kubeletplugin.Start(ctx, d, options(s, client, d)...)
 	if err != nil {
 		return err
@@ -99,11 +104,18 @@ func options(s settings, client kubernetes.Interface, d *driver) []kubeletplugin
 		kubeletplugin.Serialize(false),
 		kubeletplugin.GRPCInterceptor(d.intercept),
 	}
+	if s.health != "unsupported" {
+		opts = append(opts, kubeletplugin.HealthService(s.health != "none"))
+		opts = append(opts, kubeletplugin.HealthV1(has(s.health, "v1")), kubeletplugin.HealthV1alpha1(has(s.health, "v1alpha1")))
+	}
+	opts = append(opts, kubeletplugin.NodeV1(has(s.versions, "v1")), kubeletplugin.NodeV1beta1(has(s.versions, "v1beta1")))
 	if s.instance != "" {
 		opts = append(opts, kubeletplugin.RollingUpdate(types.UID(s.instance)))
 	}
 	return opts
 }
+
+func has(list, word string) bool { return slices.Contains(strings.Split(list, ","), word) }
 
 // resources lists the devices gpu-0, gpu-1 … in one pool that bears the node's name.
 func resources(s settings) resourceslice.DriverResources {

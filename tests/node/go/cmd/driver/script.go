@@ -14,7 +14,7 @@ import (
 
 // rule is one entry of the control file. The first rule that matches and is not used up decides.
 type rule struct {
-	Op        string `json:"op"`        // "prepare" or "unprepare"; empty: both
+	Op        string `json:"op"`        // "prepare" or "unprepare"; empty: both; "GetInfo", "NotifyRegistrationStatus", "health": see there
 	Claim     string `json:"claim"`     // substring of the claim's name
 	Device    string `json:"device"`    // substring of one of its devices' names (prepare only)
 	Code      int    `json:"code"`      // gRPC code of an error of the whole call; 0: an error of the claim
@@ -53,6 +53,24 @@ func (s *script) next(op, claim string, uid types.UID, devices []string) (rule, 
 		}
 		s.used[key]++
 		return r, nil
+	}
+	return rule{}, nil
+}
+
+// named finds the rule whose op is the name of a method of the registration service.
+func (s *script) named(method string) (rule, error) {
+	rules, err := s.read()
+	if err != nil {
+		return rule{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range rules {
+		key := fmt.Sprintf("%+v", r)
+		if r.Op == method && (r.Times == 0 || s.used[key] < r.Times) {
+			s.used[key]++
+			return r, nil
+		}
 	}
 	return rule{}, nil
 }

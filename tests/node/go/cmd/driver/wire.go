@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -21,17 +22,39 @@ const permanentError = protowire.Number(3)
 func (d *driver) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	method := path.Base(info.FullMethod)
 	began := time.Now()
-	arrived := entry{"m": "arrive", "method": method, "claims": claimUIDs(req)}
+	service := path.Base(path.Dir(info.FullMethod))
+	arrived := entry{"m": "arrive", "method": method, "service": service, "claims": claimUIDs(req)}
 	if request, ok := req.(interface{ GetPluginRegistered() bool }); ok {
 		arrived["registered"] = request.GetPluginRegistered()
 	}
 	d.rec.write(arrived)
-	resp, err := handler(ctx, req)
+	var resp any
+	err := d.registration(ctx, method)
+	if err == nil {
+		resp, err = handler(ctx, req)
+	}
 	if message, ok := resp.(proto.Message); ok && err == nil && method == "NodePrepareResources" {
 		d.markPermanent(message.ProtoReflect())
 	}
 	d.rec.write(entry{"m": "answer", "method": method, "claims": claimUIDs(req), "code": int(status.Code(err)), "took": time.Since(began).Seconds()})
 	return resp, err
+}
+
+// registration fails a call of the registration service where a rule's op is its name.
+func (d *driver) registration(ctx context.Context, method string) error {
+	r, err := d.script.named(method)
+	if err != nil {
+		return err
+	}
+	r.sleep(ctx)
+	if r.Text == "" {
+		return nil
+	}
+	code := codes.Code(r.Code)
+	if code == codes.OK {
+		code = codes.Unknown
+	}
+	return status.Error(code, r.Text)
 }
 
 // markPermanent works on reflection because the answer has one Go type per API version.

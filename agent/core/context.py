@@ -1,0 +1,99 @@
+"""What the API and the running calls add to a failure. Read only after one.
+
+All of it is optional: a Context without content changes no verdict and no outcome.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agent.core.history import Key
+from agent.core.model import ClaimRef
+
+Place = tuple[str, str, str]
+"""(driver, pool, device)."""
+
+_ENDS = 2048  # characters looked at from either end of a text
+_DEVICE_TAKEN = re.compile(
+    r"already (?:allocated|in use|assigned|prepared|bound)|in use by|used by another"
+    r"|resource busy|device is busy|device busy",
+    re.IGNORECASE,
+)
+_LOCKED = re.compile(r"\block\b.{0,40}(?:timeout|timed out)|(?:timeout|timed out|error|failed)"
+                     r" (?:while )?(?:acquiring|waiting for|obtaining) (?:the )?(?:\w{1,20} )?lock",
+                     re.IGNORECASE)  # fmt: skip
+
+
+class WaitsFor(StrEnum):
+    """What a driver's text says it waits for."""
+
+    DEVICE = "device"  # another claim has it
+    LOCK = "lock"  # another call has the driver's lock
+
+
+def waits_for(text: str) -> WaitsFor | None:
+    """Say what the text waits for, if for another claim. It judges nothing; rules do."""
+    text = text if len(text) <= 2 * _ENDS else text[:_ENDS] + "\n" + text[-_ENDS:]
+    if _LOCKED.search(text):
+        return WaitsFor.LOCK
+    return WaitsFor.DEVICE if _DEVICE_TAKEN.search(text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SliceDevice:
+    """A device as its driver's ResourceSlice offers it, without what nobody reads here."""
+
+    driver: str
+    pool: str
+    device: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[str, ...] = ()  # key=value:effect
+
+    @property
+    def place(self) -> Place:
+        """Which device it is."""
+        return (self.driver, self.pool, self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A call that kubelet waits for now."""
+
+    claim: ClaimRef
+    operation: str  # prepare | unprepare
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """A claim that another one waits for."""
+
+    claim: ClaimRef
+    pod: str = ""
+    operation: str = ""  # of its call in flight, if any
+    seconds: float | None = None  # for which that call has been in flight
+
+    def __str__(self) -> str:
+        text = f"claim {self.claim.name}" + (f" (pod {self.pod})" if self.pod else "")
+        if self.seconds is None:
+            return f"{text}, which holds the device"
+        return f"{text}, {self.operation} in flight for {self.seconds:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything that was found out about one pod's failure."""
+
+    inventory: tuple[SliceDevice, ...] = ()  # of the drivers of its failed claims, on this node
+    blockers: Mapping[Key, Blocker] = field(default_factory=dict)
+    holders: Mapping[Place, tuple[ClaimRef, ...]] = field(default_factory=dict)
+
+    def taints(self, place: Place) -> tuple[str, ...]:
+        """Taints that the device's driver put on it."""
+        return next((d.taints for d in self.inventory if d.place == place), ())
+
+
+NOTHING = Context()

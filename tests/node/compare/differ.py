@@ -1,0 +1,150 @@
+"""Two sides' facts side by side; what may differ is in allowed.yaml, with a reason each."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .facts import Facts
+
+ALLOWED = Path(__file__).with_name("allowed.yaml")
+# What the agent writes before a driver's text, and for which a kubelet's own word stands directly.
+PREFIX = re.compile(r"dra-agent: [^:]+: (?:(?:transient|permanent|ambiguous) \([^)]*\): )?")
+CODE = re.compile(r"code = (\w+)")
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """One entry of allowed.yaml; `path` and `scenarios` are patterns."""
+
+    path: str
+    when: str
+    reason: str
+    scenarios: tuple[str, ...] = ("*",)
+    runs: tuple[str, ...] = ("*",)
+
+    def covers(self, run: str, scenario: str, difference: Difference) -> bool:
+        return (
+            fnmatch.fnmatchcase(difference.path, self.path)
+            and any(fnmatch.fnmatchcase(scenario, each) for each in self.scenarios)
+            and any(fnmatch.fnmatchcase(run, each) for each in self.runs)
+            and check(self.when, difference)
+        )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """None stands for a fact that one side does not have."""
+
+    path: str
+    direct: Any
+    through: Any
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}: directly {self.direct!r}, through the agent {self.through!r}"
+
+
+@functools.cache
+def allowed() -> tuple[Allowed, ...]:
+    entries = yaml.safe_load(ALLOWED.read_text())
+    return tuple(
+        Allowed(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
+        for entry in entries
+    )
+
+
+def differences(
+    direct: Facts, through: Facts, *, run: str, scenario: str
+) -> tuple[list[Difference], list[Difference]]:
+    """(red ones, allowed ones with their reasons)."""
+    red, fine = [], []
+    for path in sorted({*direct, *through}):
+        difference = Difference(path, direct.get(path), through.get(path))
+        if difference.direct == difference.through:
+            continue
+        entry = next((e for e in allowed() if e.covers(run, scenario, difference)), None)
+        if entry is None:
+            red.append(difference)
+        else:
+            fine.append(Difference(path, difference.direct, difference.through, entry.reason))
+    return red, fine
+
+
+def check(when: str, difference: Difference) -> bool:
+    """The words that allowed.yaml may use; with a number after a space."""
+    word, _, argument = when.partition(" ")
+    return _WORDS[word](difference.direct, difference.through, float(argument or 0))
+
+
+def _number(value: Any) -> float:
+    return len(value) if isinstance(value, list) else float(value or 0)
+
+
+def _prefix(direct: Any, through: Any, _: float) -> bool:
+    """The same texts once the agent's prefix is taken away."""
+    if not isinstance(direct, list) or not isinstance(through, list):
+        return False
+    return {PREFIX.sub("", text) for text in through} == set(direct)
+
+
+def _fewer(direct: Any, through: Any, _: float) -> bool:
+    """A part of what is there directly, or a smaller number."""
+    if isinstance(direct, list):
+        left = iter(direct)
+        return all(any(one == other for other in left) for one in _texts(through))
+    return _number(through) < _number(direct)
+
+
+def _texts(values: Any) -> list[Any]:
+    return [PREFIX.sub("", each) if isinstance(each, str) else each for each in values or []]
+
+
+def _more(direct: Any, through: Any, _: float) -> bool:
+    return _number(through) > _number(direct)
+
+
+def _some(direct: Any, through: Any, _: float) -> bool:
+    """Both are more than none."""
+    return _number(direct) > 0 and _number(through) > 0
+
+
+def _within(direct: Any, through: Any, limit: float) -> bool:
+    """Seconds, later by at most so many."""
+    return direct is not None and through is not None and through - direct <= limit
+
+
+def _own(direct: Any, through: Any, _: float) -> bool:
+    """Only names of the agent's own are more."""
+    more = [each for each in through or [] if each not in (direct or [])]
+    less = [each for each in direct or [] if each not in (through or [])]
+    return not less and all(str(each).startswith("dra-agent.io/") for each in more)
+
+
+def _at_most(_: Any, through: Any, limit: float) -> bool:
+    return _number(through) <= limit
+
+
+def _worded(direct: Any, through: Any, _: float) -> bool:
+    """Other words for the same gRPC code, said by the agent."""
+    codes = [{m[1] for text in texts or [] if (m := CODE.search(text))} for texts in (direct, through)]
+    return codes[0] == codes[1] and all(PREFIX.search(text) for text in through or [])
+
+
+_WORDS: dict[str, Callable[[Any, Any, float], bool]] = {
+    "prefix": _prefix,
+    "fewer": _fewer,
+    "more": _more,
+    "some": _some,
+    "within": _within,
+    "own": _own,
+    "atmost": _at_most,
+    "worded": _worded,
+}

@@ -1,0 +1,561 @@
+"""The scenarios: what is done on each side. What is to be seen is not said here but compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ..harness import steps
+from ..harness.driver import Driver
+from ..harness.steps import TRANSIENT
+from .side import Side
+
+UNKNOWN = "the flux capacitor is empty"
+Steps = Callable[[Side], Iterator[None]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`restarts` is what ends at the first yield and is back after the second."""
+
+    name: str
+    title: str
+    run: Steps
+    restarts: str
+    ci: bool
+
+
+ALL: dict[str, Scenario] = {}
+
+
+def scenario(title: str, *, restarts: str = "", ci: bool = False) -> Callable[[Steps], Steps]:
+    def keep(run: Steps) -> Steps:
+        name = run.__name__.replace("_", "-")
+        ALL[name] = Scenario(name, title, run, restarts, ci)
+        return run
+
+    return keep
+
+
+def _lifetime(side: Side, role: str, *drivers: Driver) -> None:
+    side.pod(role, *drivers)
+    side.running(role)
+    side.end(role)
+
+
+# Nothing of the node is restarted
+
+
+@scenario("a pod starts and ends", ci=True)
+def healthy(side: Side) -> Iterator[None]:
+    driver = side.make()
+    side.pod("a", driver)
+    side.running("a")
+    side.keep_checkpoint("running", 1)
+    side.end("a")
+    side.keep_checkpoint("ended", 0)
+    yield
+
+
+@scenario("prepare fails twice, then works", ci=True)
+def fails_then_works(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.fail(TRANSIENT, times=2)
+    _lifetime(side, "a", driver)
+    yield
+
+
+@scenario("a text that no rule knows, then prepare works", ci=True)
+def unknown_then_works(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.fail(UNKNOWN)
+    side.pod("a", driver)
+    side.event("a")
+    side.keep_checkpoint("failing", 1)
+    driver.heal()
+    side.running("a")
+    side.keep_checkpoint("running", 1)
+    side.end("a")
+    yield
+
+
+@scenario("a pod is deleted while its prepare fails", ci=True)
+def deleted_while_failing(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.fail(TRANSIENT)
+    side.pod("a", driver)
+    side.wait(driver.prepares, 30, "first failure")
+    time.sleep(2)
+    began = side.delete("a")
+    side.gone("a", 60)
+    side.seconds["delete"] = time.monotonic() - began
+    side.keep_checkpoint("ended", 0)
+    yield
+
+
+@scenario("the whole call fails with a code", ci=True)
+def call_fails(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.fail(UNKNOWN, code=9)
+    side.pod("a", driver)
+    side.event("a")
+    side.end("a")
+    yield
+
+
+@scenario("the whole call fails with UNAVAILABLE", ci=True)
+def call_unavailable(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.fail(UNKNOWN, code=14)
+    side.pod("a", driver)
+    side.event("a")
+    side.end("a")
+    yield
+
+
+@scenario("prepare times out, the next works", ci=True)
+def times_out(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.rules({"op": "prepare", "sleepMs": 60_000, "times": 1})
+    side.pod("a", driver)
+    side.event("a", 70)
+    side.running("a", 90)
+    side.end("a")
+    yield
+
+
+@scenario("unprepare fails twice, then works", ci=True)
+def unprepare_fails(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.rules({"op": "unprepare", "text": UNKNOWN, "times": 2})
+    side.pod("a", driver)
+    side.running("a")
+    side.end("a", 60)
+    side.keep_checkpoint("ended", 0)
+    yield
+
+
+@scenario("two drivers, one failing", ci=True)
+def two_drivers(side: Side) -> Iterator[None]:
+    good, bad = side.make(), side.make("-bad")
+    bad.fail(UNKNOWN)
+    side.pod("a", good, bad)
+    side.event("a")
+    side.keep_checkpoint("failing", 2)
+    bad.heal()
+    side.running("a")
+    side.end("a")
+    yield
+
+
+@scenario("two claims of one driver, one failing")
+def two_claims(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.fail(UNKNOWN, claim="-t1-")
+    side.pod("a", driver, driver)
+    side.event("a")
+    driver.heal()
+    side.running("a")
+    side.keep_checkpoint("running", 2)
+    side.end("a")
+    yield
+
+
+@scenario("two pods share a claim")
+def shared_claim(side: Side) -> Iterator[None]:
+    driver = side.make()
+    claim = side.claim("shared", driver)
+    for role in ("a", "b"):
+        side.pod(role, claims=(claim,))
+        side.running(role)
+    side.keep_checkpoint("running", 1)
+    side.end("a")
+    side.end("b")
+    side.keep_checkpoint("ended", 0)
+    yield
+
+
+@scenario("the driver restarts and is back in 3 s", ci=True)
+def driver_restarts(side: Side) -> Iterator[None]:
+    driver = side.make()
+    side.pod("a", driver)
+    side.running("a")
+    driver.stop()
+    time.sleep(3)
+    driver.start()
+    side.served(driver)
+    side.end("a")
+    _lifetime(side, "b", driver)
+    yield
+
+
+@scenario("the driver is killed, a pod arrives, the driver is back", ci=True)
+def driver_killed_briefly(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.kill()
+    side.pod("a", driver)
+    side.scheduled("a")
+    time.sleep(3)
+    driver.start()
+    side.running("a", 60)
+    side.end("a")
+    yield
+
+
+@scenario("the driver is killed and stays away: devices are wiped", ci=True)
+def driver_away(side: Side) -> Iterator[None]:
+    driver = side.make()
+    side.pod("a", driver)
+    side.running("a")
+    driver.kill()
+    began = time.monotonic()
+    side.wait(lambda: not side.sampler.slices(driver.name), 70, "wipe")
+    side.seconds["wipe"] = time.monotonic() - began
+    driver.start()
+    side.served(driver)
+    side.end("a")
+    _lifetime(side, "b", driver)
+    yield
+
+
+@scenario("the driver has left in order when a pod arrives")
+def driver_left(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.stop()
+    time.sleep(2)
+    side.pod("a", driver)
+    side.event("a")
+    driver.start()
+    side.running("a", 60)
+    side.end("a")
+    yield
+
+
+@scenario("a pod is deleted while its driver has left")
+def deleted_without_driver(side: Side) -> Iterator[None]:
+    driver = side.make()
+    side.pod("a", driver)
+    side.running("a")
+    driver.stop()
+    time.sleep(2)
+    side.delete("a")
+    time.sleep(8)
+    driver.start()
+    side.gone("a", 60)
+    yield
+
+
+@scenario("a driver dies in a prepare and is back")
+def driver_dies_in_prepare(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.rules({"op": "prepare", "sleepMs": 40_000})
+    side.pod("a", driver)
+    side.wait(driver.arrivals, 30, "prepare at the driver")
+    driver.kill()
+    driver.heal()
+    time.sleep(2)
+    driver.start()
+    side.running("a", 60)
+    side.end("a")
+    yield
+
+
+@scenario("rolling update: a second instance takes over", ci=True)
+def rolling_update(side: Side) -> Iterator[None]:
+    old = side.make(instance="old")
+    side.pod("a", old)
+    side.running("a")
+    new = side.make(instance="new")
+    time.sleep(4)  # the agent's renewal
+    side.pod("b", new)
+    side.running("b")
+    old.stop()
+    time.sleep(1)
+    side.end("a")
+    side.end("b")
+    yield
+
+
+@scenario("a driver of v1beta1 only", ci=True)
+def v1beta1_only(side: Side) -> Iterator[None]:
+    _lifetime(side, "a", side.make(versions="v1beta1"))
+    yield
+
+
+@scenario("a driver of v1 only")
+def v1_only(side: Side) -> Iterator[None]:
+    _lifetime(side, "a", side.make(versions="v1"))
+    yield
+
+
+def _health(side: Side, versions: str) -> None:
+    driver = side.make(health=versions)
+    side.pod("a", driver)
+    side.running("a")
+    time.sleep(6)
+    driver.rules({"op": "health", "text": "too hot"})
+    time.sleep(6)
+    driver.heal()
+    time.sleep(6)
+    side.end("a")
+
+
+@scenario("health: both versions", ci=True)
+def health_both(side: Side) -> Iterator[None]:
+    _health(side, "v1,v1alpha1")
+    yield
+
+
+@scenario("health: v1 only")
+def health_v1(side: Side) -> Iterator[None]:
+    _health(side, "v1")
+    yield
+
+
+@scenario("health: v1alpha1 only")
+def health_v1alpha1(side: Side) -> Iterator[None]:
+    _health(side, "v1alpha1")
+    yield
+
+
+@scenario("health: none")
+def health_none(side: Side) -> Iterator[None]:
+    _health(side, "none")
+    yield
+
+
+@scenario("health: the stream ends and is resumed")
+def health_ends(side: Side) -> Iterator[None]:
+    driver = side.make(health="v1,v1alpha1")
+    side.pod("a", driver)
+    side.running("a")
+    time.sleep(6)
+    driver.rules({"op": "health", "text": "end"})
+    time.sleep(12)
+    driver.heal()
+    time.sleep(12)
+    side.end("a")
+    yield
+
+
+@scenario("health: heartbeats stop for longer than their time limit")
+def health_silent(side: Side) -> Iterator[None]:
+    driver = side.make(health="v1,v1alpha1")
+    side.pod("a", driver)
+    side.running("a")
+    time.sleep(6)
+    driver.rules({"op": "health", "text": "silent"})
+    time.sleep(12)
+    driver.heal()
+    time.sleep(12)
+    side.end("a")
+    yield
+
+
+def _refused(side: Side, driver: Driver, method: str) -> None:
+    """A method of the registration fails until the kubelet has met that twice."""
+    driver.rules({"op": method, "text": UNKNOWN})
+
+    def met() -> bool:
+        lines = steps.kubelet_log(side.node, "RegisterPlugin error", f"/{driver.name}-reg", UNKNOWN)
+        return len(lines) > 1
+
+    side.wait(met, 60, f"two failures of {method}")
+    told = len(driver.registrations())
+    driver.heal()
+    side.wait(lambda: len(driver.registrations()) > told, 60, "registration after all")
+    side.served(driver)
+
+
+def _registration_fails(side: Side, method: str) -> None:
+    driver = side.make()
+    driver.stop()
+    driver.rules({"op": method, "text": UNKNOWN})
+    driver.start(registered=False)
+    _refused(side, driver, method)
+    time.sleep(3)
+    _lifetime(side, "a", driver)
+
+
+@scenario("GetInfo fails, then works", ci=True)
+def getinfo_fails(side: Side) -> Iterator[None]:
+    _registration_fails(side, "GetInfo")
+    yield
+
+
+@scenario("NotifyRegistrationStatus fails, then works")
+def notify_fails(side: Side) -> Iterator[None]:
+    _registration_fails(side, "NotifyRegistrationStatus")
+    yield
+
+
+# The kubelet is killed at the first yield and runs again after the second
+
+
+@scenario("a pod runs across a restart of the kubelet", restarts="kubelet", ci=True)
+def kubelet_restarts(side: Side) -> Iterator[None]:
+    driver = side.make()
+    side.pod("a", driver)
+    side.running("a")
+    yield
+    yield
+    side.served(driver)
+    side.keep_checkpoint("restarted", 1)
+    side.end("a")
+    side.wait(lambda: side.sampler.slices(driver.name), 60, "devices published again")
+    _lifetime(side, "b", driver)
+
+
+@scenario("a pod is created while the kubelet is down", restarts="kubelet", ci=True)
+def created_while_kubelet_is_down(side: Side) -> Iterator[None]:
+    driver = side.make()
+    yield
+    side.pod("a", driver)
+    side.scheduled("a")
+    yield
+    side.running("a", 60)
+    side.end("a")
+
+
+@scenario("a prepare is in progress when the kubelet dies", restarts="kubelet", ci=True)
+def preparing_when_kubelet_dies(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.rules({"op": "prepare", "sleepMs": 30_000, "times": 1})
+    side.pod("a", driver)
+    side.wait(driver.arrivals, 30, "prepare at the driver")
+    yield
+    yield
+    side.running("a", 60)
+    side.end("a")
+
+
+@scenario("an unprepare is in progress when the kubelet dies", restarts="kubelet", ci=True)
+def unpreparing_when_kubelet_dies(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.rules({"op": "unprepare", "sleepMs": 30_000, "times": 1})
+    side.pod("a", driver)
+    side.running("a")
+    side.delete("a")
+    side.wait(lambda: driver.arrivals("NodeUnprepareResources"), 30, "unprepare at the driver")
+    yield
+    yield
+    side.gone("a", 60)
+    side.keep_checkpoint("ended", 0)
+
+
+@scenario("prepare fails before and after a restart of the kubelet", restarts="kubelet")
+def failing_across_kubelet_restart(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.fail(UNKNOWN)
+    side.pod("a", driver)
+    side.event("a")
+    yield
+    calls = len(driver.prepares())
+    yield
+    side.wait(lambda: len(driver.prepares()) > calls, 60, "prepare after the restart")
+    driver.heal()
+    side.running("a", 60)
+    side.end("a")
+
+
+@scenario("unprepare of a deleted pod fails across a restart of the kubelet", restarts="kubelet")
+def unprepare_fails_across_kubelet_restart(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.rules({"op": "unprepare", "text": UNKNOWN})
+    side.pod("a", driver)
+    side.running("a")
+    side.delete("a")
+    side.wait(driver.unprepares, 30, "first unprepare")
+    yield
+    calls = len(driver.unprepares())
+    yield
+    side.wait(lambda: len(driver.unprepares()) > calls, 90, "unprepare after the restart")
+    driver.heal()
+    side.gone("a", 90)
+    side.keep_checkpoint("ended", 0)
+
+
+@scenario("a failing pod is deleted while the kubelet is down", restarts="kubelet")
+def deleted_while_kubelet_is_down(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.fail(UNKNOWN)
+    side.pod("a", driver)
+    side.event("a")
+    yield
+    side.delete("a", grace=0)
+    side.gone("a")
+    yield
+    side.keep_checkpoint("ended", 0)
+
+
+@scenario("GetInfo fails after a restart of the kubelet", restarts="kubelet")
+def getinfo_fails_after_kubelet_restart(side: Side) -> Iterator[None]:
+    driver = side.make()
+    yield
+    driver.rules({"op": "GetInfo", "text": UNKNOWN})
+    yield
+    _refused(side, driver, "GetInfo")
+
+
+@scenario("NotifyRegistrationStatus fails after a restart of the kubelet", restarts="kubelet")
+def notify_fails_after_kubelet_restart(side: Side) -> Iterator[None]:
+    driver = side.make()
+    yield
+    driver.rules({"op": "NotifyRegistrationStatus", "text": UNKNOWN})
+    yield
+    _refused(side, driver, "NotifyRegistrationStatus")
+
+
+# The agent gets SIGTERM at the first yield and runs again after the second
+
+
+@scenario("a pod runs across a restart of the agent", restarts="agent", ci=True)
+def agent_restarts(side: Side) -> Iterator[None]:
+    driver = side.make()
+    side.pod("a", driver)
+    side.running("a")
+    yield
+    yield
+    side.served(driver)
+    side.end("a")
+    _lifetime(side, "b", driver)
+
+
+@scenario("a pod is created while the agent is down", restarts="agent", ci=True)
+def created_while_agent_is_down(side: Side) -> Iterator[None]:
+    driver = side.make()
+    yield
+    side.pod("a", driver)
+    side.scheduled("a")
+    if side.registry is None:
+        side.running("a")
+    yield
+    side.running("a", 60)
+    side.end("a")
+
+
+@scenario("a prepare is in progress when the agent gets SIGTERM", restarts="agent", ci=True)
+def preparing_when_agent_ends(side: Side) -> Iterator[None]:
+    driver = side.make()
+    driver.rules({"op": "prepare", "sleepMs": 5_000, "times": 1})
+    side.pod("a", driver)
+    side.wait(driver.arrivals, 30, "prepare at the driver")
+    yield
+    yield
+    side.running("a", 60)
+    side.end("a")
+
+
+@scenario("a pod ends while the agent is down", restarts="agent")
+def ended_while_agent_is_down(side: Side) -> Iterator[None]:
+    driver = side.make()
+    side.pod("a", driver)
+    side.running("a")
+    yield
+    side.delete("a")
+    if side.registry is None:
+        side.gone("a")
+    yield
+    side.gone("a", 60)
+    side.keep_checkpoint("ended", 0)

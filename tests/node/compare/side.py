@@ -1,0 +1,184 @@
+"""One side of a scenario: its own drivers and pods, directly at the kubelet or through the agent."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .. import build
+from ..harness import objects, steps
+from ..harness.cluster import Node
+from ..harness.driver import Driver
+from ..harness.waiting import wait_for
+from .middle import Middle
+from .sampler import Sampler
+
+T = TypeVar("T")
+DIRECT, THROUGH = "direct", "through"
+EVERY = 0.2
+
+
+class Side:
+    """What a scenario may do; everything that it sees is kept for the comparison."""
+
+    def __init__(
+        self, scenario: str, *, node: Node, sampler: Sampler, middle: Middle | None = None
+    ) -> None:
+        """Without a `middle` it is the direct side."""
+        self.scenario, self.which = scenario, THROUGH if middle else DIRECT
+        self.node, self.sampler, self.middle = node, sampler, middle
+        self.registry = middle.registry if middle else None
+        self.drivers: list[Driver] = []
+        self.checkpoints: dict[str, list[dict[str, Any]]] = {}
+        self.seconds: dict[str, float] = {}
+        self.agent_calls: dict[str, dict[str, int]] = {}
+        self.failure = ""
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.scenario}-{self.which}"
+
+    # Drivers
+
+    def make(self, suffix: str = "", *, start: bool = True, **options: Any) -> Driver:
+        """A driver of this side; waits until the kubelet's calls reach it."""
+        name = f"{self.prefix}{suffix}.example.com"
+        new = Driver(self.node, build.BIN / "driver", name, registry=self.registry, **options)
+        self.drivers.append(new)
+        if self.middle:
+            self.middle.add(new)
+        if start:
+            new.start(60)
+            self.served(new)
+        return new
+
+    def served(self, driver: Driver) -> None:
+        """Waits until calls for the driver go the way that this side is about."""
+        middle = self.middle
+        if middle:
+            self.wait(lambda: middle.served(driver.name), 30, "registration of the agent")
+
+    # Pods
+
+    def name(self, role: str) -> str:
+        return f"{self.prefix}-{role}"
+
+    def claim(self, role: str, driver: Driver) -> str:
+        """A claim that is no pod's own."""
+        name = self.name(role)
+        space = self.sampler.namespace
+        self.node.api.create(objects.claim(space, name, objects.claim_spec(driver.name)))
+        return name
+
+    def pod(self, role: str, *drivers: Driver, **spec: Any) -> None:
+        """A pod with one claim for each driver named (twice: two claims)."""
+        templates = []
+        for driver in drivers:
+            template = driver.name.split(".", maxsplit=1)[0]
+            body = objects.claim_template(
+                self.sampler.namespace, template, objects.claim_spec(driver.name)
+            )
+            self.node.api.apply(body)
+            templates.append(template)
+        space, name = self.sampler.namespace, self.name(role)
+        self.node.api.create(objects.pod(space, name, templates=tuple(templates), **spec))
+
+    def delete(self, role: str, grace: int | None = None) -> float:
+        """Asks for a pod's end; returns time.monotonic()."""
+        path = f"/api/v1/namespaces/{self.sampler.namespace}/pods/{self.name(role)}"
+        self.node.api.delete(path, grace=grace)
+        return time.monotonic()
+
+    def phase(self, role: str) -> str:
+        """As last sampled; "gone" once it was there."""
+        name = self.name(role)
+        pod = self.sampler.pods.get(name)
+        if pod:
+            return str(pod["status"].get("phase", ""))
+        return "gone" if name in self.sampler.pod_changes else ""
+
+    def running(self, role: str, limit: float = 40) -> None:
+        self.wait(lambda: self.phase(role) == "Running", limit, f"{role} running")
+
+    def gone(self, role: str, limit: float = 40) -> None:
+        self.wait(lambda: self.phase(role) == "gone", limit, f"{role} gone")
+
+    def end(self, role: str, limit: float = 40) -> None:
+        self.delete(role)
+        self.gone(role, limit)
+
+    def scheduled(self, role: str) -> None:
+        def bound() -> bool:
+            pod = self.sampler.pods.get(self.name(role))
+            return bool(pod and pod["spec"].get("nodeName"))
+
+        self.wait(bound, 40, f"{role} scheduled")
+
+    def event(self, role: str, limit: float = 70) -> None:
+        """Waits until the kubelet has said that preparing failed."""
+        reason = "FailedPrepareDynamicResources"
+        space, name = self.sampler.namespace, self.name(role)
+        limit *= self.middle.patience if self.middle else 1
+        wait_for(lambda: self.node.api.events(space, name, reason), limit, reason, every=1)
+
+    # Looking
+
+    def wait(self, condition: Callable[[], T], limit: float, what: str) -> T:
+        limit *= self.middle.patience if self.middle else 1
+        return wait_for(condition, limit, f"{self.prefix}: {what}", every=EVERY)
+
+    def keep_checkpoint(self, mark: str, claims: int) -> None:
+        """Waits until the kubelet's file holds so many claims of this side, and keeps them."""
+
+        def found() -> list[dict[str, Any]] | None:
+            stored = json.loads((self.node.kubelet_root / "dra_manager_state").read_text())
+            entries = json.loads(stored["Data"])["ClaimInfoStateList"] or []
+            mine = [e for e in entries if str(e["ClaimName"]).startswith(f"{self.prefix}-")]
+            return [mine] if len(mine) == claims else None  # type: ignore[list-item]
+
+        (self.checkpoints[mark],) = self.wait(found, 20, f"{claims} claims in the checkpoint") or [[]]
+
+    def count_agent_calls(self) -> None:
+        """Adds the agent's counters, which are lost with it."""
+        if self.middle is None:
+            return
+        for name in {driver.name for driver in self.drivers}:
+            total = self.agent_calls.setdefault(name, {})
+            for method in (steps.PREPARE, steps.UNPREPARE):
+                total[method] = total.get(method, 0) + self.middle.answered(name, method)
+
+    def raw(self) -> dict[str, Any]:
+        """Everything seen, as JSON."""
+        sampler, names = self.sampler, sorted({driver.name for driver in self.drivers})
+        roles = [name for name in sampler.pod_changes if name.startswith(f"{self.prefix}-")]
+        events = {
+            name: [
+                {key: event.get(key) for key in ("type", "reason", "message", "count")}
+                for event in self.node.api.events(sampler.namespace, name)
+            ]
+            for name in roles
+        }
+        return {
+            "scenario": self.scenario,
+            "side": self.which,
+            "failure": self.failure,
+            "driver_log": {driver.name: driver.entries() for driver in self.drivers},
+            "kubelet_log": {
+                name: [
+                    line.text
+                    for mark in (f'"{name}"', f"/{name}")
+                    for line in steps.kubelet_log(self.node, mark)
+                    if mark[0] == '"' or f'"{name}"' not in line.text
+                ]
+                for name in names
+            },
+            "events": events,
+            "kubelet_calls": {name: sampler.calls(name) for name in names},
+            "agent_calls": self.agent_calls,
+            "checkpoints": self.checkpoints,
+            "slices": {name: sampler.slice_changes.get(name, []) for name in names},
+            "pods": {name: sampler.pod_changes[name] for name in roles},
+            "seconds": self.seconds,
+        }

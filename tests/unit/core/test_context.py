@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.context import NOTHING, Blocker, Context, SliceDevice, WaitsFor, waits_for
+from tests.support.kube_records import GPU, ref
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("requested device gpu-0 is already allocated to different claim u2", WaitsFor.DEVICE),
+        ("error enabling MIG mode for device gpu-0: In use by another client", WaitsFor.DEVICE),
+        ("bind: device or resource busy", WaitsFor.DEVICE),
+        ("error acquiring cplock: timeout acquiring lock (/a/cp.lock)", WaitsFor.LOCK),
+        ("error acquiring lock (/a/pu.lock): context canceled", WaitsFor.LOCK),
+        ("lock file: timed out", WaitsFor.LOCK),
+        ("umount: target is busy", None),
+        ("invalid sharing strategy", None),
+        ("clock skew: timeout", None),
+        ("", None),
+    ],
+)
+def test_what_a_text_waits_for(text: str, wanted: WaitsFor | None) -> None:
+    assert waits_for(text) is wanted
+    assert waits_for("x" * 100_000 + " " + text) is wanted
+
+
+@given(st.text())
+def test_any_text(text: str) -> None:
+    waits_for(text)
+
+
+def test_blocker_reads_well() -> None:
+    assert str(Blocker(ref("a"), "p", "unprepare", 12.4)) == (
+        "claim a (pod p), unprepare in flight for 12 s"
+    )
+    assert str(Blocker(ref("a"))) == "claim a, which holds the device"
+
+
+def test_taints() -> None:
+    one = SliceDevice(GPU, "node-a", "gpu-0", taints=("k:NoSchedule",))
+    assert Context((one,)).taints(one.place) == ("k:NoSchedule",)
+    assert NOTHING.taints(one.place) == ()

@@ -1,0 +1,131 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.patterns import MAX_CHOICES, Matcher, alternatives, needs, problem
+from agent.settings.model import Rules
+from agent.settings.rulefiles import load_rules
+
+BUILTIN = load_rules(Rules()).rules
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "plain words",
+        "a|b|c",
+        "^only this$",
+        "(?:x|y) [0-9]{1,6}",
+        "on (?P<device>[^ ]{1,63}): .{0,60}gone",
+        "colou?r",
+        r"\bword\b",
+        "[Cc]onfig",
+        "(?<![a-z])busy(?![a-z-])",
+        "(?:car|gpu|nic)[^;]{0,60}(?:is|has|was) [^;]{0,60}(?:gone|lost|dead)",
+    ],
+)
+def test_good_patterns(pattern: str) -> None:
+    assert problem(pattern) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("(", "not a regular expression"),
+        ("a*", "unbounded"),
+        ("a+b", "unbounded"),
+        (".{2,}", "unbounded"),
+        ("(?:a{1,3}){1,3}", "several ways"),
+        ("(?:a|ab){1,9}", "several ways"),
+        ("(a)\\1", "not allowed"),
+        ("(?=ab)b", "one character"),
+        ("(?<!a{1,2})b", "not a regular expression"),
+        (".{0,100}x.{0,100}", "ways to match"),
+        ("(?P<card>a)", "only `device`"),
+        ("a" * 4001, "longer"),
+        ("a{1,99999999999999999999}", "not a regular expression"),
+    ],
+)
+def test_refused_patterns(pattern: str, words: str) -> None:
+    assert words in str(problem(pattern))
+
+
+def test_only_alternatives_that_can_begin_alike_add_up() -> None:
+    one = "x[^;]{0,40}"
+    assert problem(f"(?:a{one}y|b{one}y|c{one}y) [^;]{{0,60}}z") is None
+    # Each begins with anything: all of them may match at one point.
+    assert "ways" in str(problem(f"(?:.{one}y|.{one}y|.{one}y) [^;]{{0,60}}z"))
+
+
+def test_the_work_of_the_dearest_allowed_pattern_is_linear_in_the_text() -> None:
+    """Counted, not timed: no start of the matcher looks at more than MAX_CHOICES ways."""
+    pattern = "a[ab]{0,63}b[ab]{0,63}c"
+    assert problem(pattern) is None
+    assert MAX_CHOICES == 64 * 64
+    text = "ab" * 300
+    visited = 0
+    for start in range(len(text)):
+        if text[start] != "a":
+            continue
+        for first in range(min(64, len(text) - start - 1)):
+            at = start + 1 + first
+            visited += min(64, max(0, len(text) - at - 1)) if text[at] == "b" else 0
+    assert visited <= len(text) * MAX_CHOICES
+    assert re.search(pattern, text) is None
+
+
+def test_capitals_do_not_matter() -> None:
+    assert Matcher("No Such").search("NO such file", "no such file") is not None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "parts"),
+    [
+        ("a|b", ["a", "b"]),
+        ("(?:a|b)c|d", ["(?:a|b)c", "d"]),
+        ("[|]|x", ["[|]", "x"]),
+        ("[^]|]|x", ["[^]|]", "x"]),
+        (r"a\|b|\(|c", [r"a\|b", r"\(", "c"]),
+        (r"[\]|]|x", [r"[\]|]", "x"]),
+    ],
+)
+def test_alternatives(pattern: str, parts: list[str]) -> None:
+    assert alternatives(pattern) == parts
+
+
+def test_needed_words() -> None:
+    assert needs("claim [^ ]{1,20} got replaced") == ((" got replaced",), ("claim ",))
+    assert needs("(?:busy|held) by x") == ((" by x",), ("busy", "held"))
+    assert needs("[0-9]{1,4}") == ()
+    assert needs("x(?:abc)?y") == ()
+
+
+@given(st.sampled_from([r for r in BUILTIN if r.text is not None]), st.data())
+def test_a_matcher_finds_what_the_plain_pattern_finds(rule: object, data: st.DataObject) -> None:
+    """Neither splitting nor the needed words lose a match."""
+    matcher = rule.text  # type: ignore[attr-defined]
+    words = data.draw(st.lists(st.sampled_from(SOME), max_size=6))
+    said = " ".join(words)
+    plain = re.compile(matcher.pattern, re.IGNORECASE | re.ASCII).search(said)
+    assert (matcher.search(said, said.lower()) is not None) == (plain is not None)
+
+
+SOME = sorted(
+    {example for rule in BUILTIN for example in rule.examples}
+    | {
+        "device",
+        "gpu",
+        "busy",
+        "İ",
+        "ſtill",
+        "\u212aernel",
+        "not",
+        "yet",
+        "ready:",
+        "lock",
+        "[a,",
+        "b]",
+    }
+)
