@@ -1,9 +1,9 @@
 """Config and rule files that change while the agent runs.
 
-Rules and policies (mode, outcome, retry, per-driver modes, `report.retryingAfter`) take effect with
-the next call. What is bound at start (registration, drivers served, taints, tracing, HTTP, log,
-the rest of `report`) keeps its value, and the log says that a restart is needed. A file with a
-mistake is refused as a whole; what was in force stays.
+Rules and policies (mode, outcome, retry, per-driver settings, when reporting says that a failure
+goes on) take effect with the next call. What is bound at start (registration, drivers served,
+taints, tracing, HTTP, log, the rest of `report`) keeps its value, and the log says that a restart
+is needed. A file with a mistake is refused as a whole; what was in force stays.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ POLL = 60.0
 """Seconds between looks at the files when inotify is silent."""
 _NOTE = 900  # bytes of an Event's note
 _MAX_BYTES = 4 << 20  # of one file, as far as the fingerprint reads
+
+_REPORT = ("retrying_after", "escalate_after_attempts", "escalate_after")
+"""Keys of `report` that can change."""
 
 Apply = Callable[[AgentConfig, RuleSet], None]
 Tell = Callable[[str, bool], Awaitable[None]]
@@ -130,7 +133,9 @@ class Reloader:
 
 def merged(old: AgentConfig, new: AgentConfig) -> tuple[AgentConfig, tuple[str, ...]]:
     """Return (the config in force from now on, keys whose change needs a restart)."""
-    report = msgspec.structs.replace(old.report, retrying_after=new.report.retrying_after)
+    report = msgspec.structs.replace(
+        old.report, **{name: getattr(new.report, name) for name in _REPORT}
+    )
     drivers = msgspec.structs.replace(old.drivers, per_driver=new.drivers.per_driver)
     config = msgspec.structs.replace(
         old,

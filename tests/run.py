@@ -220,6 +220,13 @@ def count(total: Total, root: ET.Element, name: str) -> None:
 
 def node(total: Total) -> None:
     """The agent on a real kubelet; needs root, Go and a Debian-like system."""
+    if built(total):
+        with stage(total, "node tests"):
+            on_kubelet(total, "node", "not slow")
+
+
+def built(total: Total) -> bool:
+    """Whether the node tests can run; what keeps them from it is said."""
     build = ROOT / "tests" / "node" / "build.py"
     with stage(total, "node tests: build"):
         done = subprocess.run(
@@ -229,19 +236,24 @@ def node(total: Total) -> None:
     if done.returncode == EXIT_MISSING:
         lines = done.stderr.strip().splitlines()
         total.skip("node tests", lines[-1] if lines else "something is missing")
-        return
-    if done.returncode:
+    elif done.returncode:
         total.fail("node tests: build")
-        return
-    with stage(total, "node tests"):
-        runner = ROOT / "tests" / "node" / "run.py"
-        pytest(total, "node", tool("python"), runner, "-m", "not slow")
+    return done.returncode == 0
+
+
+def on_kubelet(total: Total, name: str, marked: str) -> None:
+    """The node tests with a mark."""
+    runner = ROOT / "tests" / "node" / "run.py"
+    pytest(total, name, tool("python"), runner, "-m", marked)
 
 
 def long(total: Total) -> None:
-    """Tests marked slow."""
+    """Tests marked slow, those on a real kubelet too."""
     with stage(total, "long tests"):
         pytest(total, "long", tool("python"), "-m", "pytest", "-q", "-m", "slow", "--timeout=0")
+    if built(total):
+        with stage(total, "long node tests"):
+            on_kubelet(total, "node-long", "slow")
 
 
 STAGES: dict[str, Callable[[Total], None]] = {

@@ -67,12 +67,6 @@ def is_ours(basename: str) -> bool:
     return basename.startswith(names.SOCKET_PREFIX)
 
 
-def belongs_to(basename: str, driver: str) -> bool:
-    """True for a socket name, in the registry or among the endpoints, made for this driver."""
-    digest = driver_hash(driver)
-    return basename.startswith((f"{names.SOCKET_PREFIX}{digest}~", f"{digest}-"))
-
-
 def fits(path: str) -> bool:
     """True when a socket can be bound to, and dialled at, this path."""
     return len(path.encode("utf-8", "surrogateescape")) <= LIMIT

@@ -1,6 +1,6 @@
 """How well the built-in rules judge the corpus; `python -m tests.support.figures` writes the table.
 
-Five sets: the corpus, with packs, and four of invented texts in the style of drivers that it does
+Six sets: the corpus, with packs, and five of invented texts in the style of drivers that it does
 not have. Leave-one-driver-out means that a text is judged without the packs of its own driver.
 """
 
@@ -67,6 +67,7 @@ def sets() -> tuple[tuple[str, tuple[corpus.Entry, ...]], ...]:
         ("held-out 2", "heldout2.jsonl"),
         ("held-out 3", "heldout3.jsonl"),
         ("held-out 4", "heldout4.jsonl"),
+        ("held-out 5", "heldout5.jsonl"),
     ]
     return tuple((name, tuple(corpus.read(str(folder / file)))) for name, file in files)
 

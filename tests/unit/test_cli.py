@@ -47,7 +47,8 @@ def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["nonsense"], ["run", "--nonsense"], ["explain", "--op"], ["explain", "x", "--op", "y"]]
+    "argv",
+    [["nonsense"], ["run", "--nonsense"], ["explain", "--op"], ["explain", "x", "--op", "y"]],
 )
 def test_wrong_usage_is_one_line(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -7,6 +7,7 @@ import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +15,8 @@ from agent import reload
 from agent.app import App
 from agent.core.classify import RuleSet
 from agent.core.model import Failure, Surface
+from agent.kube.client import Kube
+from agent.kube.errors import KubeError
 from agent.reload import Reloader, Source, merged
 from agent.settings.load import load
 from agent.settings.model import AgentConfig, Http, NodeIdentity, Report, Retry
@@ -138,6 +141,31 @@ def test_the_event_is_about_the_agent_s_own_pod() -> None:
         "name": "p",
         "uid": "u",
     }
+
+
+class Api:
+    """Takes events, or refuses them."""
+
+    def __init__(self, error: KubeError | None = None) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self._error = error
+
+    async def create_event(self, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
+        if self._error is not None:
+            raise self._error
+        self.events.append((namespace, body))
+        return body
+
+
+async def test_an_event_is_written_where_the_pod_is_known_and_may_fail() -> None:
+    known = NodeIdentity(node_name="n", pod_name="p", pod_namespace="ns", pod_uid="u")
+    api = Api()
+    await reload.tell(cast(Kube, api), known, "x", False)
+    await reload.tell(cast(Kube, api), NodeIdentity(node_name="n"), "x", False)
+    assert [(namespace, body["reason"]) for namespace, body in api.events] == [
+        ("ns", "ConfigRefused")
+    ]
+    await reload.tell(cast(Kube, Api(KubeError("no"))), known, "x", True)
 
 
 async def test_without_a_file_nothing_is_watched() -> None:

@@ -74,3 +74,31 @@ def test_the_own_interpreter_is_found_by_version() -> None:
     assert found is not None
     assert run.version_of(found) == version
     assert run.version_of("/nonexistent") == ""
+
+
+def test_long_runs_the_slow_tests_on_a_kubelet_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, str]] = []
+
+    def note(total: run.Total, name: str, *argv: str | Path) -> None:
+        ran.append((name, " ".join(map(str, argv))))
+
+    monkeypatch.setattr(run, "pytest", note)
+    monkeypatch.setattr(run, "built", lambda total: True)
+    run.long(run.Total())
+    assert [name for name, _ in ran] == ["long", "node-long"]
+    assert all("-m slow" in argv for _, argv in ran)
+    assert "tests/node/run.py" in ran[1][1]
+
+
+def test_a_node_build_that_lacks_something_is_a_loud_skip(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = tmp_path / "tests" / "node" / "build.py"
+    build.parent.mkdir(parents=True)
+    build.write_text("import sys; print('no Go', file=sys.stderr); sys.exit(3)")
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "tool", lambda name: Path(sys.executable))
+    total = run.Total()
+    assert not run.built(total)
+    assert total.problems == ["SKIPPED  node tests: no Go"]
+    assert "SKIPPED" in capsys.readouterr().out

@@ -54,11 +54,13 @@ class Difference:
 
 @functools.cache
 def allowed() -> tuple[Allowed, ...]:
-    entries = yaml.safe_load(ALLOWED.read_text())
-    return tuple(
-        Allowed(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
-        for entry in entries
-    )
+    return tuple(_entry(entry) for entry in yaml.safe_load(ALLOWED.read_text()))
+
+
+def _entry(entry: dict[str, Any]) -> Allowed:
+    for key in {"scenarios", "runs"} & entry.keys():
+        entry[key] = tuple(entry[key])
+    return Allowed(**entry)
 
 
 def differences(
@@ -134,7 +136,9 @@ def _at_most(_: Any, through: Any, limit: float) -> bool:
 
 def _worded(direct: Any, through: Any, _: float) -> bool:
     """Other words for the same gRPC code, said by the agent."""
-    codes = [{m[1] for text in texts or [] if (m := CODE.search(text))} for texts in (direct, through)]
+    codes = [
+        {m[1] for text in texts or [] if (m := CODE.search(text))} for texts in (direct, through)
+    ]
     return codes[0] == codes[1] and all(PREFIX.search(text) for text in through or [])
 
 

@@ -26,7 +26,15 @@ from agent import names
 from agent.core import wire
 from agent.errors import TransportError
 from agent.node import info
-from agent.rpc.call import UNAVAILABLE, UNIMPLEMENTED, Answer, Handler, Request, ServerStream, status_of
+from agent.rpc.call import (
+    UNAVAILABLE,
+    UNIMPLEMENTED,
+    Answer,
+    Handler,
+    Request,
+    ServerStream,
+    status_of,
+)
 from agent.rpc.channel import Channel
 from agent.rpc.server import Server
 

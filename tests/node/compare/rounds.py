@@ -8,15 +8,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from .. import build
+from ..harness.agent import Agent
 from ..harness.cluster import Node
-from .middle import Middle, ThroughAgent
+from .middle import Middle
 from .sampler import Sampler
 from .scenarios import Scenario
-from .side import Side
+from .side import DIRECT, THROUGH, Side
 
 OBSERVED = build.CACHE / "compare"
 Raw = dict[str, Any]
@@ -36,15 +36,15 @@ class Round:
     """Scenarios that share the restarts of the kubelet or of the agent."""
 
     node: Node
-    middle: Middle
     namespace: str
+    agent: Agent | None = None
     sides: list[tuple[Side, Iterator[None]]] = field(default_factory=list)
 
-    def run(self, scenarios: Sequence[Scenario], restarts: str) -> list[Pair]:
+    def run(self, cases: Sequence[tuple[Scenario, Middle]], restarts: str = "") -> list[Pair]:
         sampler = Sampler(self.node, self.namespace)
         sampler.start()
-        for each in scenarios:
-            for middle in (None, self.middle):
+        for each, between in cases:
+            for middle in (None, between):
                 side = Side(each.name, node=self.node, sampler=sampler, middle=middle)
                 self.sides.append((side, each.run(side)))
         try:
@@ -60,8 +60,8 @@ class Round:
             sampler.stop()
             raws = [side.raw() for side, _ in self.sides]
             self._remove()
-        pairs = zip(scenarios, raws[::2], raws[1::2], strict=True)
-        return [Pair(scenario, direct, through) for scenario, direct, through in pairs]
+        pairs = zip(cases, raws[::2], raws[1::2], strict=True)
+        return [Pair(scenario, direct, through) for (scenario, _), direct, through in pairs]
 
     def _steps(self) -> None:
         """Lets each side go on to its next yield."""
@@ -86,12 +86,12 @@ class Round:
             yield
             self.node.start_kubelet()
             return
-        assert isinstance(self.middle, ThroughAgent)
+        assert self.agent is not None
         for side, _ in self.sides:
             side.count_agent_calls()
-        self.middle.agent.stop(30)
+        self.agent.stop(30)
         yield
-        self.middle.agent.start()
+        self.agent.start()
 
     def _remove(self) -> None:
         """Ends the pods, then the drivers, which the pods need to end."""
@@ -100,7 +100,7 @@ class Round:
                 driver.heal()
                 if not driver.process.running:
                     driver.start(registered=False)
-        self.each_pod(lambda path: self.node.api.delete(path))
+        self.each_pod(self.node.api.delete)
         end = time.monotonic() + 60
         while self.each_pod(lambda path: None) and time.monotonic() < end:
             time.sleep(0.3)
@@ -115,9 +115,18 @@ class Round:
         return len(pods)
 
 
-def keep(pair: Pair, folder: Path) -> None:
-    """Writes raw observations to the cache, for people and for later comparisons."""
+def keep(pair: Pair, run: str) -> None:
+    """Writes raw observations to the cache, for people and for the table in docs/."""
+    folder = OBSERVED / run
     folder.mkdir(parents=True, exist_ok=True)
     for raw in (pair.direct, pair.through):
         file = folder / f"{pair.scenario.name}.{raw['side']}.json"
         file.write_text(json.dumps(raw, indent=1, sort_keys=True))
+
+
+def kept(run: str, scenario: Scenario) -> Pair | None:
+    """What an earlier session saw."""
+    files = [OBSERVED / run / f"{scenario.name}.{side}.json" for side in (DIRECT, THROUGH)]
+    if not all(file.exists() for file in files):
+        return None
+    return Pair(scenario, *(json.loads(file.read_text()) for file in files))

@@ -109,7 +109,9 @@ def _state(pod: dict[str, Any]) -> dict[str, Any]:
         "reason": status.get("reason", ""),
         "deleting": "deletionTimestamp" in pod["metadata"],
         "restarts": sum(each["restartCount"] for each in containers),
-        "waiting": [((each["state"].get("waiting") or {}).get("reason", "")) for each in containers],
+        "waiting": [
+            ((each["state"].get("waiting") or {}).get("reason", "")) for each in containers
+        ],
         "conditions": {c["type"]: c["status"] for c in status.get("conditions") or []},
         "annotations": sorted(pod["metadata"].get("annotations") or {}),
         "health": [

@@ -486,7 +486,7 @@ def deleted_while_kubelet_is_down(side: Side) -> Iterator[None]:
     side.delete("a", grace=0)
     side.gone("a")
     yield
-    side.keep_checkpoint("ended", 0)
+    side.keep_checkpoint("ended", 0, 90)  # the kubelet looks for such claims once a minute
 
 
 @scenario("GetInfo fails after a restart of the kubelet", restarts="kubelet")

@@ -1,4 +1,4 @@
-"""One side of a scenario: its own drivers and pods, directly at the kubelet or through the agent."""
+"""One side of a scenario: its own drivers and pods, at the kubelet directly or not."""
 
 from __future__ import annotations
 
@@ -129,16 +129,17 @@ class Side:
         limit *= self.middle.patience if self.middle else 1
         return wait_for(condition, limit, f"{self.prefix}: {what}", every=EVERY)
 
-    def keep_checkpoint(self, mark: str, claims: int) -> None:
+    def keep_checkpoint(self, mark: str, claims: int, limit: float = 20) -> None:
         """Waits until the kubelet's file holds so many claims of this side, and keeps them."""
 
-        def found() -> list[dict[str, Any]] | None:
+        def found() -> bool:
             stored = json.loads((self.node.kubelet_root / "dra_manager_state").read_text())
             entries = json.loads(stored["Data"])["ClaimInfoStateList"] or []
             mine = [e for e in entries if str(e["ClaimName"]).startswith(f"{self.prefix}-")]
-            return [mine] if len(mine) == claims else None  # type: ignore[list-item]
+            self.checkpoints[mark] = mine
+            return len(mine) == claims
 
-        (self.checkpoints[mark],) = self.wait(found, 20, f"{claims} claims in the checkpoint") or [[]]
+        self.wait(found, limit, f"{claims} claims in the checkpoint")
 
     def count_agent_calls(self) -> None:
         """Adds the agent's counters, which are lost with it."""

@@ -138,8 +138,8 @@ class Agent:
 
     # Looking at it
 
-    def http(self, path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+    def http(self, path: str, timeout: float = 5) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
             connection.request("GET", path)
             response = connection.getresponse()

@@ -27,8 +27,10 @@ def answer(**fields: Any) -> dict[str, Any]:
     return found
 
 
-def device(name: str, driver: str = "d.example", **attributes: Any) -> dict[str, Any]:
-    return {"driver": driver, "pool": "n", "device": name, "attributes": attributes}
+def device(
+    name: str, driver: str = "d.example", attributes: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    return {"driver": driver, "pool": "n", "device": name, "attributes": attributes or {}}
 
 
 def test_the_answer_has_exactly_these_fields() -> None:
@@ -56,8 +58,8 @@ def test_a_device_is_named_only_where_it_is_allocated() -> None:
 @pytest.mark.parametrize("value", ["0000:3b:00.1", {"string": "0000:3b:00.1"}])
 def test_a_driver_s_own_identifier_is_mapped_to_the_device(value: object) -> None:
     devices = [
-        device("nic-a", **{"resource.kubernetes.io/pciBusID": value}),
-        device("nic-b", **{"resource.kubernetes.io/pciBusID": "0000:3b:00.2"}),
+        device("nic-a", attributes={"resource.kubernetes.io/pciBusID": value}),
+        device("nic-b", attributes={"resource.kubernetes.io/pciBusID": "0000:3b:00.2"}),
     ]
     text = "adapter 0000:3b:00.1 has fallen off the bus"
     assert answer(driver="d.example", text=text, devices=devices)["device"] == "nic-a"

@@ -60,3 +60,11 @@ def test_what_is_held_tells_the_claims_history() -> None:
     assert outcome.state is DeviceState.FAILED
     assert (outcome.attempts, outcome.first_wall, outcome.last_wall) == (1, 5.0, 6.0)
     assert outcome.verdict == VERDICT
+
+
+def test_periods_can_change() -> None:
+    held = HeldVerdicts(10.0, 10.0)
+    held.periods(2.0, 3.0)
+    held.put(RESULT, OUTCOME, 0.0)
+    assert held.get("d", "uid-1", 1.9) is not None
+    assert held.get("d", "uid-1", 2.0) is None

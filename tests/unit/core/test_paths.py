@@ -43,14 +43,6 @@ def test_ours_are_known_by_their_prefix() -> None:
     assert not paths.is_ours("dra-agent.example.com-reg.sock")
 
 
-def test_belongs_to_tells_drivers_apart() -> None:
-    name = paths.registration_name("a.example", "abcdef")
-    assert paths.belongs_to(name, "a.example")
-    assert not paths.belongs_to(name, "b.example")
-    endpoint = paths.endpoint_path(ROOT, "a.example", "abcdef").rpartition("/")[2]
-    assert paths.belongs_to(endpoint, "a.example")
-
-
 def test_locks_one_for_the_node_or_one_per_driver() -> None:
     assert paths.lock_path(ROOT) == f"{ROOT}/plugins/dra-agent.io/lock"
     one, other = (paths.lock_path(ROOT, name) for name in ("a.example", "b.example"))

@@ -299,3 +299,36 @@ def test_a_hurry_does_not_outlast_the_deadline() -> None:
     plan = waiting_plan()
     plan.hurry()
     assert isinstance(plan.next(42.5, 0.0, None), Reply)
+
+
+def test_the_driver_s_own_delay_is_kept_to_within_the_deadline() -> None:
+    asks = Verdict(Kind.TRANSIENT, Culprit.DRIVER, "t", retry_after=7.0)
+    plan = plan_of(A)
+    plan.next(0.0, 0.0, None)
+    plan.attempt_ended([failed(A, asks)], 1.0, 1.0)
+    assert plan.next(1.0, 0.0, None) == Wait(7.0)
+    assert isinstance(plan.next(8.0, 0.0, None), Forward)
+    longer = Verdict(Kind.TRANSIENT, Culprit.DRIVER, "t", retry_after=3600.0)
+    plan.attempt_ended([failed(A, longer)], 9.0, 9.0)
+    step = plan.next(9.0, 0.0, None)
+    assert isinstance(step, Reply)
+    assert "no time left" in step.reason
+
+
+def test_a_short_delay_of_the_driver_does_not_hurry_the_agent() -> None:
+    asks = Verdict(Kind.TRANSIENT, Culprit.DRIVER, "t", retry_after=0.001)
+    plan = plan_of(A)
+    plan.next(0.0, 0.0, None)
+    plan.attempt_ended([failed(A, asks)], 1.0, 1.0)
+    assert plan.next(1.0, 0.0, None) == Wait(0.25)
+
+
+def test_once_means_two_attempts() -> None:
+    once = Verdict(Kind.TRANSIENT, Culprit.DRIVER, "t", max_attempts=2)
+    plan = plan_of(A)
+    plan.next(0.0, 0.0, None)
+    plan.attempt_ended([failed(A, once)], 1.0, 1.0)
+    assert isinstance(plan.next(1.0, 0.0, None), Wait)
+    plan.next(2.0, 0.0, None)
+    plan.attempt_ended([failed(A, once)], 3.0, 3.0)
+    assert isinstance(plan.next(3.0, 0.0, None), Reply)

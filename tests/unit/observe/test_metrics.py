@@ -134,3 +134,12 @@ def test_nudges_are_counted_by_cause_and_go_with_their_driver() -> None:
     assert f"dra_agent_nudges_total{{{labels}}} 1.0" in metrics.render().decode()
     metrics.driver_gone(DRIVER)
     assert "nudges_total{" not in metrics.render().decode()
+
+
+def test_config_reloads() -> None:
+    metrics = Metrics()
+    metrics.config_reload("refused", 1.0)
+    metrics.config_reload("accepted", 2.0)
+    text = metrics.render().decode()
+    assert 'dra_agent_config_reloads_total{result="accepted"} 1.0' in text
+    assert "dra_agent_config_last_reload_success_timestamp_seconds 2.0" in text

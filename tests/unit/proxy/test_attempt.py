@@ -7,6 +7,9 @@ from agent.errors import TransportError
 from agent.observe.tracing import NullTracing
 from agent.proxy.attempt import Sender
 from agent.rpc.call import Answer
+from agent.settings.model import Rules
+from agent.settings.rulefiles import load_rules
+from tests.support.details import details_bin, retry_info
 from tests.support.proxying import DRIVER, PREPARE, A, B, Bench, prepared, refused, request
 
 
@@ -21,7 +24,7 @@ async def test_claims_asked_again_are_a_subset_of_the_request() -> None:
     assert bench.scripted.asked == [(B.name,)]
     assert attempt.results[B.uid].ok
     assert attempt.raw is not None
-    assert attempt.raw.claims == {B.uid}
+    assert attempt.raw.claims == frozenset({B.uid})
 
 
 async def test_the_drivers_word_in_an_entry_is_an_explicit_verdict() -> None:
@@ -61,3 +64,32 @@ async def test_no_answer_and_no_instance_and_garbage_are_transport_failures() ->
         assert (failure.surface, failure.transport) == (Surface.TRANSPORT, kind)
         counted = bench.ctx.metrics.render().decode()
         assert 'grpc_status_code="' in counted
+
+
+def judged(answer: Answer) -> Bench:
+    """The driver's answer, judged by the real rules."""
+    bench = Bench(answer)
+    bench.ctx.rules = load_rules(Rules())
+    return bench
+
+
+async def test_a_marker_in_a_status_speaks_of_its_claim_alone() -> None:
+    said = f"prepare: [dra-agent.io permanent claim={A.uid} culprit=parameters]"
+    results = (await sender(judged(Answer(None, Status(2, said)))).send(5.0, (A, B))).results
+    verdicts = [results[claim.uid].verdict for claim in (A, B)]
+    assert [verdict.rule if verdict else "" for verdict in verdicts] == ["driver-marker", "default"]
+
+
+async def test_the_details_of_a_status_are_judged() -> None:
+    details = details_bin(retry_info(3))
+    answer = Answer(None, Status(2, "whatever", details))
+    verdict = (await sender(judged(answer)).send(5.0, (A,))).results[A.uid].verdict
+    assert verdict is not None
+    assert (verdict.rule, verdict.retry_after) == ("driver-retry-info", 3.0)
+
+
+async def test_a_marker_in_an_entry_is_believed_for_that_claim() -> None:
+    said = f"x [dra-agent.io permanent claim={A.uid}] [dra-agent.io permanent claim={B.uid}]"
+    verdict = (await sender(judged(refused(A, said))).send(5.0, (A,))).results[A.uid].verdict
+    assert verdict is not None
+    assert verdict.rule == "driver-marker"

@@ -12,7 +12,6 @@ from agent import names
 from agent.core.model import CallFact, DeviceState
 from agent.report import nudge
 from agent.report.nudge import Nudger
-from agent.report.nudge import Nudger
 from agent.settings.model import Duration, Nudge
 from tests.support.kube_api import Fault, eventually, start_container
 from tests.support.kube_bench import Bench, bench, config

@@ -1,0 +1,89 @@
+"""The model with real sockets; and that a renewal never ends a call in flight."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.model.faults import SOCKET_FAULTS, Plant, retired_in_use
+from tests.model.sockets import Sockets
+from tests.model.test_calls import BASE
+from tests.support.ledger import PREPARE, BrokenError
+from tests.support.modelnode import CLAIMS, DRIVER
+from tests.support.node_standins import until
+from tests.support.realnode import RealNode
+
+# Real time does not repeat itself: what is found is shown as it was, not made smaller.
+ONCE = settings(BASE, phases=[Phase.generate], report_multiple_bugs=False)
+SHORT = settings(ONCE, max_examples=12, stateful_step_count=20)
+LONG = settings(ONCE, max_examples=600, stateful_step_count=40)
+PLANTED = settings(ONCE, max_examples=300, stateful_step_count=20)
+
+
+@pytest.fixture(autouse=True)
+def no_log() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.timeout(120)
+def test_any_order_of_calls_on_sockets() -> None:
+    run_state_machine_as_test(Sockets, settings=SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_any_order_of_calls_on_sockets_long() -> None:
+    run_state_machine_as_test(Sockets, settings=LONG)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("plant", SOCKET_FAULTS, ids=lambda plant: plant.__name__)
+def test_it_sees_a_planted_fault(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = SOCKET_FAULTS[plant]
+    plant(monkeypatch)
+    one = type("OneRule", (Sockets,), {"watched": rule})
+    with pytest.raises(BrokenError, match=f"^{rule}: "):
+        run_state_machine_as_test(one, settings=PLANTED)
+
+
+async def across_renewals() -> None:
+    """A prepare that lasts longer than it takes to retire the generation it came through."""
+    node = RealNode()
+    await node.start()
+    try:
+        plugin = node.kubelet.newest(DRIVER)
+        assert plugin is not None
+        node.call(PREPARE, CLAIMS[:1], 20.0)
+        await until(lambda: node.driver.pending)
+        for count in range(3):
+            node.renew()
+            await until(lambda: node.kubelet.newest(DRIVER) is not plugin or count, 5.0)
+        # The newest one is registered and connected, and a shorter call goes through it.
+        node.call(PREPARE, CLAIMS[1:2], 20.0)
+        await until(lambda: len(node.driver.pending) == 2)
+        generations = node.registry.links[DRIVER].generations
+        await until(lambda: len(generations) <= 2)
+        node.driver.answer(1)
+        node.driver.answer(0)
+        await until(lambda: not node.ledger.waiting() or node.crashes)
+        node.check()
+        await until(lambda: len(generations) == 1)
+    finally:
+        await node.stop()
+
+
+async def test_a_renewal_does_not_end_a_call_in_flight() -> None:
+    await across_renewals()
+
+
+async def test_one_that_did_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    retired_in_use(monkeypatch)
+    with pytest.raises((BrokenError, AssertionError)):
+        await across_renewals()

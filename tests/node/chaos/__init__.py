@@ -1,0 +1,1 @@
+"""Pods come and go while drivers, agent and kubelet are ended at random moments."""

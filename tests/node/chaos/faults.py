@@ -1,0 +1,275 @@
+"""What goes wrong. Each fault begins at once and says when and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..harness.agent import Agent
+from ..harness.cluster import Node
+from ..harness.driver import Driver
+from ..harness.forward import Forwarder
+from ..harness.process import Process
+
+Heal = Callable[[], None]
+# The DaemonSet's liveness probe.
+PERIOD, TIMEOUT, THRESHOLD, GRACE = 3.0, 2.0, 3, 1.0
+
+
+class Liveness:
+    """Ends a hung agent as the kubelet's probe would, and starts it again."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.ended: list[float] = []
+        self.lock = threading.RLock()  # held by whoever ends or starts the agent
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._end.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._end.wait(PERIOD):
+            with self.lock:
+                if not self.agent.process.running:
+                    failures = 0
+                    continue
+                pid = self.agent.process.pid
+            failures = 0 if self._alive() else failures + 1
+            if failures < THRESHOLD:
+                continue
+            failures = 0
+            with self.lock:
+                if self.agent.process.pid == pid:  # nobody else has started it anew
+                    self.ended.append(time.monotonic())
+                    self.agent.process.signal(signal.SIGTERM)
+                    time.sleep(GRACE)
+                    self.agent.kill()
+                    self.agent.start(ready=False)
+
+    def _alive(self) -> bool:
+        try:
+            return self.agent.http("/livez", timeout=TIMEOUT)[0] == 200
+        except OSError:
+            return False
+
+
+@dataclass
+class World:
+    """Everything that can be hurt. `busy` names what is being hurt now."""
+
+    node: Node
+    agent: Agent
+    liveness: Liveness
+    forwarder: Forwarder
+    drivers: list[tuple[Driver, Driver]]  # served by the agent; its twin that is not
+    endpoints: Path  # the agent's folder, a small disk of its own
+    rng: random.Random
+    counts: Counter[str] = field(default_factory=Counter)
+    busy: set[str] = field(default_factory=set)
+    due: list[tuple[float, str, Heal]] = field(default_factory=list)
+    started: list[str] = field(default_factory=list)
+
+    def hurt(self, weights: dict[str, int]) -> None:
+        """One random fault, unless what it is about is being hurt already."""
+        name = self.rng.choices(list(weights), list(weights.values()))[0]
+        target, begin = FAULTS[name]
+        if target in self.busy:
+            return
+        seconds, heal = begin(self)
+        self.counts[name] += 1
+        self.started.append(f"{time.strftime('%H:%M:%S')} {name} {seconds:.1f} s")
+        self.busy.add(target)
+        self.due.append((time.monotonic() + seconds, target, heal))
+
+    def heal(self, *, all_of_it: bool = False) -> None:
+        """Ends the faults whose time is over."""
+        now = time.monotonic()
+        over = [one for one in self.due if all_of_it or one[0] <= now]
+        self.due = [one for one in self.due if one not in over]
+        for _, target, heal in over:
+            heal()
+            self.busy.discard(target)
+
+
+def _driver_ends(world: World, number: signal.Signals) -> tuple[float, Heal]:
+    """The twin has the same fate at the same time, so that its devices can be compared."""
+    pair = world.rng.choice(world.drivers)
+
+    def back() -> None:
+        for driver in pair:
+            driver.start(registered=False)
+
+    for driver in pair:
+        if number == signal.SIGKILL:
+            driver.kill()
+        else:
+            driver.stop()
+    return world.rng.uniform(0.3, 6), back
+
+
+def _paused(world: World, *processes: Process) -> tuple[float, Heal]:
+    for process in processes:
+        process.signal(signal.SIGSTOP)
+
+    def back() -> None:
+        for process in processes:
+            process.signal(signal.SIGCONT)
+
+    return world.rng.uniform(1, 5), back
+
+
+def _driver_killed(world: World) -> tuple[float, Heal]:
+    return _driver_ends(world, signal.SIGKILL)
+
+
+def _driver_terminated(world: World) -> tuple[float, Heal]:
+    return _driver_ends(world, signal.SIGTERM)
+
+
+def _driver_paused(world: World) -> tuple[float, Heal]:
+    return _paused(world, *(driver.process for driver in world.rng.choice(world.drivers)))
+
+
+def _agent_back(world: World) -> Heal:
+    def back() -> None:
+        with world.liveness.lock:
+            if not world.agent.process.running:
+                world.agent.start(ready=False)
+
+    return back
+
+
+def _agent_killed(world: World) -> tuple[float, Heal]:
+    with world.liveness.lock:
+        world.agent.kill()
+    return world.rng.uniform(0, 4), _agent_back(world)
+
+
+def _agent_terminated(world: World) -> tuple[float, Heal]:
+    """The pod's own end: it has 30 s, of which it needs some ten."""
+    with world.liveness.lock:
+        code = world.agent.stop(30)
+    world.counts["agent ended by SIGKILL after SIGTERM"] += code < 0
+    return world.rng.uniform(0, 2), _agent_back(world)
+
+
+def _agent_paused(world: World) -> tuple[float, Heal]:
+    return _paused(world, world.agent.process)
+
+
+def _agent_hangs(world: World) -> tuple[float, Heal]:
+    """Until the liveness probe ends it: after 6 to 9 s and the grace."""
+    world.agent.process.signal(signal.SIGSTOP)
+    ended, limit = len(world.liveness.ended), PERIOD * (THRESHOLD + 1) + TIMEOUT * THRESHOLD + 5
+
+    def back() -> None:
+        end = time.monotonic() + limit
+        while len(world.liveness.ended) == ended and time.monotonic() < end:
+            time.sleep(0.1)
+        world.counts["hung agent not ended by its probe"] += len(world.liveness.ended) == ended
+        _agent_back(world)()
+
+    return PERIOD * THRESHOLD, back
+
+
+def _kubelet_killed(world: World) -> tuple[float, Heal]:
+    world.node.kill_kubelet()
+    return world.rng.uniform(0, 4), world.node.start_kubelet
+
+
+def _kubelet_terminated(world: World) -> tuple[float, Heal]:
+    world.node.stop_kubelet()
+    return world.rng.uniform(0, 4), world.node.start_kubelet
+
+
+def _kubelet_paused(world: World) -> tuple[float, Heal]:
+    return _paused(world, world.node.kubelet)
+
+
+def _api_cut(world: World) -> tuple[float, Heal]:
+    world.forwarder.stop()
+    return world.rng.uniform(2, 10), world.forwarder.start
+
+
+def _api_frozen(world: World) -> tuple[float, Heal]:
+    world.forwarder.freeze()
+    return world.rng.uniform(2, 10), world.forwarder.thaw
+
+
+def _socket_deleted(world: World) -> tuple[float, Heal]:
+    """One of the agent's own, in the registry or an endpoint."""
+    found = [*world.node.registry.glob("dra-agent~*.sock"), *world.endpoints.glob("*.sock")]
+    if found:
+        with contextlib.suppress(FileNotFoundError):
+            world.rng.choice(sorted(found)).unlink()
+    return 1, lambda: None
+
+
+def _disk_full(world: World) -> tuple[float, Heal]:
+    """No file can be made where the endpoints are."""
+    made: list[Path] = []
+    try:
+        for number in range(10_000):
+            file = world.endpoints / f"full-{number}"
+            file.touch()
+            made.append(file)
+    except OSError:
+        pass
+    else:
+        raise AssertionError(f"{world.endpoints} takes any number of files")
+
+    def back() -> None:
+        for file in made:
+            file.unlink(missing_ok=True)
+
+    return world.rng.uniform(2, 12), back
+
+
+FAULTS: dict[str, tuple[str, Callable[[World], tuple[float, Heal]]]] = {
+    "driver SIGKILL": ("driver", _driver_killed),
+    "driver SIGTERM": ("driver", _driver_terminated),
+    "driver SIGSTOP": ("driver", _driver_paused),
+    "agent SIGKILL": ("agent", _agent_killed),
+    "agent SIGTERM": ("agent", _agent_terminated),
+    "agent SIGSTOP": ("agent", _agent_paused),
+    "agent hangs": ("agent", _agent_hangs),
+    "kubelet SIGKILL": ("kubelet", _kubelet_killed),
+    "kubelet SIGTERM": ("kubelet", _kubelet_terminated),
+    "kubelet SIGSTOP": ("kubelet", _kubelet_paused),
+    "API cut": ("api", _api_cut),
+    "API frozen": ("api", _api_frozen),
+    "socket deleted": ("socket", _socket_deleted),
+    "disk full": ("disk", _disk_full),
+}
+# The kubelet takes all devices away when it starts, for half a minute: seldom.
+WEIGHTS = {
+    "driver SIGKILL": 4,
+    "driver SIGTERM": 3,
+    "driver SIGSTOP": 3,
+    "agent SIGKILL": 4,
+    "agent SIGTERM": 2,
+    "agent SIGSTOP": 3,
+    "agent hangs": 1,
+    "kubelet SIGKILL": 1,
+    "kubelet SIGTERM": 1,
+    "kubelet SIGSTOP": 2,
+    "API cut": 2,
+    "API frozen": 2,
+    "socket deleted": 3,
+    "disk full": 2,
+}
+assert WEIGHTS.keys() == FAULTS.keys()

@@ -1,0 +1,101 @@
+"""docs/comparison.md: what the last long run saw, scenario by scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from . import differ, rounds
+from .facts import METHODS, Facts, facts
+from .rounds import Pair
+from .scenarios import ALL
+
+FILE = Path(__file__).resolve().parents[3] / "docs" / "comparison.md"
+HEADER = "| Scenario | Directly | Through the agent | Same? |"
+RULE = "| --- | --- | --- | --- |"
+RUNS = {"overlay": "Overlay", "intake": "Intake"}
+_INTRO = """\
+# Same as without
+
+What a kubelet does and shows with the agent in the middle, beside the same without it. Written by
+the tests (`tests/node/test_compare.py`) from what they saw: each scenario runs on a real kubelet
+twice at the same time, once with a driver that the agent must not serve and once with one that it
+serves. Compared are the kubelet's registrations, events, `dra_*` metrics by code and checkpoint,
+the ResourceSlices over time, the pods' status, and what reached the driver. A difference that is
+not listed with a reason in `tests/node/compare/allowed.yaml` fails the tests. That they would see
+one is tested too, with a proxy that does one thing wrong.
+
+`make long` runs all of it and keeps the raw observations in `.cache/compare`;
+`DRA_WRITE_COMPARISON=1 make long` also writes this page. Numbers in it are of that one run.
+"""
+
+
+def render(pairs: Mapping[str, Sequence[Pair]]) -> str:
+    """The whole page; `pairs` by run."""
+    notes: list[str] = []
+    parts = [_INTRO]
+    for run, seen in pairs.items():
+        parts.append(f"## {RUNS[run]}\n\n{HEADER}\n{RULE}")
+        parts[-1] += "".join(f"\n{_row(run, pair, notes)}" for pair in seen) + "\n"
+    parts.append("## Notes\n")
+    listed = "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))
+    return "\n".join(parts) + f"\n{listed}\n"
+
+
+def _row(run: str, pair: Pair, notes: list[str]) -> str:
+    direct, through = facts(pair.direct), facts(pair.through)
+    red, fine = differ.differences(direct, through, run=run, scenario=pair.scenario.name)
+    failed = pair.direct["failure"] or pair.through["failure"]
+    numbers = []
+    for reason in dict.fromkeys(difference.reason.strip() for difference in fine):
+        if reason not in notes:
+            notes.append(reason)
+        numbers.append(notes.index(reason) + 1)
+    same = "NO" if red or failed else "yes"
+    if numbers and same == "yes":
+        same += f", but for {', '.join(map(str, sorted(numbers)))}"
+    return f"| {pair.scenario.title} | {summary(direct)} | {summary(through)} | {same} |"
+
+
+def summary(seen: Facts) -> str:
+    """The kubelet's calls by code, what came to the driver, and how devices fared."""
+    parts = []
+    for short, method in zip(("prepare", "unprepare"), METHODS, strict=True):
+        codes: dict[str, int] = {}
+        for path, number in seen.items():
+            if path.startswith("calls.") and f".{method}." in path:
+                code = path.rsplit(".", 1)[1]
+                codes[code] = codes.get(code, 0) + number
+        attempts = sum(n for p, n in seen.items() if p.endswith(f".attempts.{short}"))
+        if codes or attempts:
+            said = ", ".join(f"{number} {code}" for code, number in sorted(codes.items()))
+            parts.append(f"{short}: {said or 'none counted'}; driver {attempts}")
+    wipes = sum(number for path, number in seen.items() if path.endswith(".wipes"))
+    parts += [f"devices wiped {wipes}×"] if wipes else []
+    parts += [
+        f"{path.removeprefix('seconds.')} {value:.1f} s"
+        for path, value in seen.items()
+        if path.startswith("seconds.")
+    ]
+    return "<br>".join(parts)
+
+
+def cached() -> dict[str, list[Pair]]:
+    """What the last sessions kept, all runs and scenarios that are there."""
+    found = {run: [rounds.kept(run, each) for each in ALL.values()] for run in RUNS}
+    return {run: [p for p in pairs if p] for run, pairs in found.items() if any(pairs)}
+
+
+def problems(text: str) -> list[str]:
+    """What is wrong with the shape of a page, whatever the numbers in it are."""
+    lines, wrong = text.splitlines(), []
+    if lines.count(HEADER) != len(RUNS):
+        wrong.append(f"not one table for each of {', '.join(RUNS.values())}")
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    for scenario in ALL.values():
+        mine = [row for row in rows if row[0] == scenario.title]
+        if len(mine) != len(RUNS):
+            wrong.append(f"{scenario.title}: {len(mine)} rows")
+        wrong += [f"{row[0]}: {row[-1]}" for row in mine if not row[-1].startswith("yes")]
+    titles = {scenario.title for scenario in ALL.values()} | {"Scenario", "---"}
+    return wrong + [f"no such scenario: {row[0]}" for row in rows if row[0] not in titles]

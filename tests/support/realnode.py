@@ -1,0 +1,227 @@
+"""The real registry and proxy between the stand-in kubelet and scripted drivers, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from dataclasses import dataclass, field
+from typing import cast
+
+from agent import names
+from agent.aio import Tasks
+from agent.core.classify import RuleSet
+from agent.core.held import HeldVerdicts
+from agent.core.model import ClaimRef, Status
+from agent.errors import TransportError
+from agent.node.registry import Registry
+from agent.observe.metrics import Metrics
+from agent.observe.tracing import NullTracing
+from agent.pb import dra_v1_pb2 as pb
+from agent.proxy.context import Context, LogOnly
+from agent.proxy.flights import Flights
+from agent.proxy.proxy import Proxy
+from agent.rpc.call import UNAVAILABLE, Answer, Request
+from agent.settings.model import (
+    AgentConfig,
+    Drivers,
+    Duration,
+    NodeIdentity,
+    Overlay,
+    Registration,
+    Retry,
+)
+from tests.support.ledger import PREPARE, Ask, BrokenError, Ledger, Sent
+from tests.support.modelnode import DRIVER, METHODS, ByWord, body_of
+from tests.support.node_standins import Driver, Kubelet, until
+
+SLACK = 0.5  # seconds that either side may learn of something later than the other
+QUICK = AgentConfig(
+    registration=Registration(
+        overlay=Overlay(
+            get_info_delay=Duration(0.0),
+            renew_delay=Duration(0.02),
+            renew_again=[Duration(0.05)],
+            retire_after=Duration(0.05),
+        )
+    ),
+    drivers=Drivers(driver_absence_hold=Duration(0.3), reconnect=Duration(0.02)),
+    retry=Retry(
+        initial_delay=Duration(0.01), max_delay=Duration(0.05), margin=Duration(0.1), jitter=0.0
+    ),
+)
+
+
+@dataclass
+class ToldDriver(Driver):
+    """A driver that answers when it is told to."""
+
+    ledger: Ledger | None = None
+    pending: list[tuple[Sent, asyncio.Future[Answer]]] = field(default_factory=list)
+    given: int = 0
+
+    async def _call(self, request: Request) -> Answer:
+        assert self.ledger is not None
+        op = next((op for op, method in METHODS.items() if method == request.method), "")
+        sent = self.ledger.reached(op, request.body)
+        mine = (sent, asyncio.get_running_loop().create_future())
+        self.pending.append(mine)
+        try:
+            return await mine[1]
+        finally:
+            self.pending.remove(mine)
+            self.ledger.left(sent)
+
+    def answer(self, at: int, error: str = "") -> None:
+        """Answer one call: prepared, or an error for its first claim."""
+        sent, future = self.pending[at % len(self.pending)]
+        if future.done():
+            return
+        if sent.op != PREPARE:
+            future.set_result(Answer(b""))
+            return
+        message = pb.NodePrepareResourcesResponse()
+        for uid in sent.uids:
+            if error and uid == sent.uids[0]:
+                message.claims[uid].error = error
+                continue
+            self.given += 1
+            sent.granted[uid] = f"dev-{self.given}"
+            message.claims[uid].devices.add(pool_name="node", device_name=sent.granted[uid])
+        future.set_result(Answer(message.SerializeToString()))
+
+    def refuse(self, at: int, text: str) -> None:
+        """Answer one call with a status."""
+        _, future = self.pending[at % len(self.pending)]
+        if not future.done():
+            future.set_result(Answer(None, Status(UNAVAILABLE, text)))
+
+
+class RealNode:
+    """One driver, one agent, one kubelet; `start` and `stop` are coroutines."""
+
+    def __init__(self, *, watched: str = "") -> None:
+        loop = asyncio.get_running_loop()
+        self._folder = tempfile.TemporaryDirectory(prefix="dra")  # short: paths end at 107 bytes
+        self.root = self._folder.name
+        for name in ("plugins_registry", "plugins", f"plugins/{DRIVER}"):
+            os.makedirs(os.path.join(self.root, name))
+        self.ledger = Ledger(loop.time, slack=SLACK, watched=watched)
+        self.kubelet = Kubelet(self.root, tick=0.02)
+        self.driver = self._new_driver()
+        self.calls = Tasks(lambda _, error: self.crashes.append(error))
+        self.crashes: list[BaseException] = []
+        self.running: dict[Ask, asyncio.Task[None]] = {}
+        self.agent: Tasks | None = None
+        self._made = 0
+
+    def _new_driver(self) -> ToldDriver:
+        return ToldDriver(self.root, DRIVER, ledger=self.ledger)
+
+    async def start(self) -> None:
+        self.kubelet.start()
+        await self.driver.start()
+        await self.start_agent()
+        await until(lambda: self.kubelet.through_agent(DRIVER))
+
+    async def start_agent(self) -> None:
+        """A new agent that knows nothing of an earlier one."""
+        self.agent = Tasks(lambda _, error: self.crashes.append(error))
+        calls = Tasks(lambda _, error: self.crashes.append(error))
+        self.ctx = Context(
+            settings=QUICK,
+            rules=cast(RuleSet, ByWord()),
+            metrics=Metrics(),
+            tracing=NullTracing(),
+            tasks=calls,
+            flights=Flights(calls),
+            held=HeldVerdicts(60.0, 60.0),
+            random=lambda: 0.5,
+            wall=lambda: 1000.0,
+            sink=LogOnly(),
+        )
+        self.proxy = Proxy(self.ctx, lambda: self.registry.links.values())
+        self.registry = Registry(
+            settings=QUICK,
+            identity=NodeIdentity(node_name="node-a", kubelet_root=self.root),
+            handlers=self.proxy,
+            on_trigger=lambda driver, reason: self.proxy.trigger(driver),
+        )
+        self.agent.start("agent", self.registry.run())
+
+    async def kill_agent(self) -> None:
+        """All at once, as far as one process can: kubelet's calls through it end."""
+        for ask in self.ledger.waiting():
+            self.ledger.cut(ask, "the agent died")
+        assert self.agent is not None
+        await self.agent.close()
+        await self.ctx.tasks.close()
+
+    async def restart_driver(self, *, kill: bool) -> None:
+        """By SIGKILL or in order; its calls end without an answer."""
+        await (self.driver.kill() if kill else self.driver.stop())
+        given, self.driver = self.driver.given, self._new_driver()
+        self.driver.given = given
+        await self.driver.start()
+
+    def renew(self) -> None:
+        """Have a new generation made."""
+        self.registry.renew(DRIVER, "bypass")
+
+    def call(self, op: str, claims: tuple[ClaimRef, ...], seconds: float) -> None:
+        """Kubelet calls whoever it takes for the newest."""
+        plugin = self.kubelet.newest(DRIVER)
+        if plugin is None or not plugin.channel.connected or not plugin.ours:
+            return
+        self._made += 1
+        body = body_of(claims, self._made)
+        ask = self.ledger.ask(op, body, asyncio.get_running_loop().time() + seconds)
+        channel = plugin.channel
+
+        async def run() -> None:
+            try:
+                answer = await channel.unary(METHODS[op], body, timeout=seconds + SLACK)
+            except TransportError as error:
+                if not ask.cut:
+                    text = f"{op} {ask.uids} through {plugin.path}: {error}"
+                    self.ledger.broken("renewal", text)
+                return
+            self.ledger.answered(ask, answer)
+
+        self.running[ask] = self.calls.start(op, run())
+
+    def cancel(self, ask: Ask) -> None:
+        """Kubelet gives up."""
+        self.ledger.cut(ask, "cancelled")
+        self.running[ask].cancel()
+
+    async def finish(self) -> None:
+        """The driver answers all; every call of kubelet must end."""
+        end = asyncio.get_running_loop().time() + 8.0
+        while self.ledger.waiting() and not self.crashes:
+            if asyncio.get_running_loop().time() > end:
+                break
+            for at in range(len(self.driver.pending)):
+                self.driver.answer(at)
+            await asyncio.sleep(0.01)
+        self.check()
+        for ask in self.ledger.waiting():
+            self.ledger.broken("in time", f"{ask.op} {ask.uids} is never answered")
+
+    def check(self) -> None:
+        """Raise what went wrong in a task."""
+        for error in self.crashes:
+            raise error
+        self.ledger.check_open()
+
+    async def stop(self) -> None:
+        await self.calls.close()
+        if self.agent is not None:
+            await self.agent.close()
+            await self.ctx.tasks.close()
+        await self.kubelet.stop()
+        await self.driver.stop()
+        self._folder.cleanup()
+
+
+__all__ = ["METHODS", "QUICK", "BrokenError", "RealNode", "names"]
