@@ -66,7 +66,7 @@ def _fresh(stamp: Path, key: str) -> bool:
 
 
 def _digest(*files: Path) -> str:
-    digest = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256()
     for file in files:
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()
@@ -77,7 +77,7 @@ def _rust_key() -> str:
 
 
 def _pydra_key() -> str:
-    return _digest(PYDRA_LOCK)
+    return sys.version + _digest(PYDRA_LOCK)
 
 
 def _run(*argv: str | Path, **env: str) -> None:

@@ -47,6 +47,21 @@ def test_kubelets_idle_disconnect_is_nothing_special(through: Node) -> None:
     assert len(reasons) <= 1
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_kubelets_real_idle_half_hour() -> None:
+    """grpc-go's own default, as kubelet has it."""
+    with node() as it:
+        it.start_driver("go")
+        it.start_agent()
+        it.connect()
+        assert it.kubelet.prepare(claim("ok")).code == OK
+        until(lambda: it.kubelet.state()["ends"] == 1, "the idle disconnect", limit=2000)
+        until(lambda: it.kubelet.state()["state"] == "READY", "the reconnect", limit=3)
+        assert it.kubelet.prepare(claim("ok")).code == OK
+        assert len(it.agent_sockets()) == 1  # no renewal
+
+
 @pytest.mark.parametrize("peer", DRIVERS)
 def test_a_driver_that_leaves_with_goaway_answers_what_is_in_flight(peer: str) -> None:
     need(peer)

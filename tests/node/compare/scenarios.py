@@ -445,7 +445,7 @@ def unpreparing_when_kubelet_dies(side: Side) -> Iterator[None]:
 
 
 @scenario("prepare fails before and after a restart of the kubelet", restarts="kubelet")
-def failing_across_kubelet_restart(side: Side) -> Iterator[None]:
+def failing_across_restart(side: Side) -> Iterator[None]:
     driver = side.make()
     driver.fail(UNKNOWN)
     side.pod("a", driver)
@@ -460,7 +460,7 @@ def failing_across_kubelet_restart(side: Side) -> Iterator[None]:
 
 
 @scenario("unprepare of a deleted pod fails across a restart of the kubelet", restarts="kubelet")
-def unprepare_fails_across_kubelet_restart(side: Side) -> Iterator[None]:
+def unprepare_fails_across_restart(side: Side) -> Iterator[None]:
     driver = side.make()
     driver.rules({"op": "unprepare", "text": UNKNOWN})
     side.pod("a", driver)
@@ -490,7 +490,7 @@ def deleted_while_kubelet_is_down(side: Side) -> Iterator[None]:
 
 
 @scenario("GetInfo fails after a restart of the kubelet", restarts="kubelet")
-def getinfo_fails_after_kubelet_restart(side: Side) -> Iterator[None]:
+def getinfo_fails_after_restart(side: Side) -> Iterator[None]:
     driver = side.make()
     yield
     driver.rules({"op": "GetInfo", "text": UNKNOWN})
@@ -499,7 +499,7 @@ def getinfo_fails_after_kubelet_restart(side: Side) -> Iterator[None]:
 
 
 @scenario("NotifyRegistrationStatus fails after a restart of the kubelet", restarts="kubelet")
-def notify_fails_after_kubelet_restart(side: Side) -> Iterator[None]:
+def notify_fails_after_restart(side: Side) -> Iterator[None]:
     driver = side.make()
     yield
     driver.rules({"op": "NotifyRegistrationStatus", "text": UNKNOWN})
