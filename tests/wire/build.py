@@ -6,6 +6,7 @@ takes about two minutes on two cores. What cannot be made here is left out: `mis
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -38,15 +39,25 @@ def search_path() -> str:
 def missing() -> dict[str, str]:
     """Peers that cannot be made here, and what would have to be installed."""
     needs = {
-        "go": ("go", "Go 1.26 or newer (https://go.dev/dl)"),
-        "tonic": ("cargo", "Rust 1.95 or newer with cargo (https://rustup.rs)"),
+        "go": (("go", "version"), "Go 1.26 or newer (https://go.dev/dl)"),
+        "tonic": (("cargo", "--version"), "Rust 1.95 or newer with cargo (https://rustup.rs)"),
     }
-    path = search_path()
     return {
-        peer: f"needs {hint}"
-        for peer, (tool, hint) in needs.items()
-        if shutil.which(tool, path=path) is None
+        peer: f"needs {hint}" for peer, (command, hint) in needs.items() if not _works(*command)
     }
+
+
+@functools.cache
+def _works(*command: str) -> bool:
+    """True when the tool is there and runs: rustup's cargo does not without a toolchain."""
+    environment = {**os.environ, "PATH": search_path()}
+    try:
+        return (
+            subprocess.run(command, env=environment, capture_output=True, check=False).returncode
+            == 0
+        )
+    except OSError:
+        return False
 
 
 def outdated() -> list[str]:
