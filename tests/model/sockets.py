@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, ClassVar
 
 import uvloop
 from hypothesis import strategies as st
@@ -24,6 +24,7 @@ class Sockets(RuleBasedStateMachine):
 
     node: RealNode
     watched = ""
+    seen: ClassVar[list[str]] = []  # rules that were broken
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class Sockets(RuleBasedStateMachine):
         try:
             self._run(self.node.finish())
         finally:
+            if self.node.ledger.found is not None:
+                self.seen.append(self.node.ledger.found.rule)
             self._run(self.node.stop())
             self.loop.close()
-
-

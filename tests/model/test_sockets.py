@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import Phase, settings
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.faults import SOCKET_FAULTS, Plant, retired_in_use
@@ -14,7 +16,7 @@ from tests.model.sockets import Sockets
 from tests.model.test_calls import BASE
 from tests.support.ledger import PREPARE, BrokenError
 from tests.support.modelnode import CLAIMS, DRIVER
-from tests.support.node_standins import until
+from tests.support.node_standins import Plugin, until
 from tests.support.realnode import RealNode
 
 # Real time does not repeat itself: what is found is shown as it was, not made smaller.
@@ -48,29 +50,34 @@ def test_any_order_of_calls_on_sockets_long() -> None:
 def test_it_sees_a_planted_fault(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = SOCKET_FAULTS[plant]
     plant(monkeypatch)
-    one = type("OneRule", (Sockets,), {"watched": rule})
-    with pytest.raises(BrokenError, match=f"^{rule}: "):
+    seen: list[str] = []
+    one = type("OneRule", (Sockets,), {"watched": rule, "seen": seen})
+    with pytest.raises((BrokenError, Flaky)):  # real time does not repeat itself
         run_state_machine_as_test(one, settings=PLANTED)
+    assert set(seen) == {rule}
+
+
+def changed(node: RealNode, before: Plugin | None) -> bool:
+    return node.kubelet.newest(DRIVER) is not before
 
 
 async def across_renewals() -> None:
-    """A prepare that lasts longer than it takes to retire the generation it came through."""
+    """A prepare lasts longer than it takes to retire the generation it came through."""
     node = RealNode()
     await node.start()
     try:
-        plugin = node.kubelet.newest(DRIVER)
-        assert plugin is not None
+        generations = node.registry.links[DRIVER].generations
         node.call(PREPARE, CLAIMS[:1], 20.0)
         await until(lambda: node.driver.pending)
-        for count in range(3):
+        for _ in range(2):
+            before = node.kubelet.newest(DRIVER)
             node.renew()
-            await until(lambda: node.kubelet.newest(DRIVER) is not plugin or count, 5.0)
-        # The newest one is registered and connected, and a shorter call goes through it.
-        node.call(PREPARE, CLAIMS[1:2], 20.0)
-        await until(lambda: len(node.driver.pending) == 2)
-        generations = node.registry.links[DRIVER].generations
-        await until(lambda: len(generations) <= 2)
-        node.driver.answer(1)
+            await until(functools.partial(changed, node, before))
+        # Once the one in between is gone it was time for the oldest too.
+        between = list(generations)[-2]
+        await until(lambda: between not in generations)
+        node.check()
+        assert node.driver.pending, "the call was ended"
         node.driver.answer(0)
         await until(lambda: not node.ledger.waiting() or node.crashes)
         node.check()
@@ -85,5 +92,5 @@ async def test_a_renewal_does_not_end_a_call_in_flight() -> None:
 
 async def test_one_that_did_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     retired_in_use(monkeypatch)
-    with pytest.raises((BrokenError, AssertionError)):
+    with pytest.raises(AssertionError):
         await across_renewals()

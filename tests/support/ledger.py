@@ -1,7 +1,7 @@
 """What kubelet asked, what reached the driver and what was answered; raises when a rule is broken.
 
-The rules are those of docs/architecture.md, "The order of calls"; each has a name, by which the
-tests that plant faults know which one saw the fault.
+The rules are what the proxy promises; each has a name, by which the tests that plant faults know
+which one saw the fault.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Ledger:
         self._now = now
         self._slack = slack
         self._watched = watched
+        self.found: BrokenError | None = None  # the first; whoever raised it may have hidden it
         self._count = 0
         self.asks: list[Ask] = []
         self.sent: list[Sent] = []
@@ -76,7 +77,9 @@ class Ledger:
     def broken(self, rule: str, text: str) -> None:
         """A rule was broken."""
         if self._watched in ("", rule):
-            raise BrokenError(rule, text)
+            error = BrokenError(rule, text)
+            self.found = self.found or error
+            raise error
 
     # What happens
 
@@ -196,7 +199,9 @@ class Ledger:
         return sent.ended is not None and sent.ended + self._slack >= ask.arrived
 
     def check_open(self) -> None:
-        """Nobody waits beyond its deadline."""
+        """Nobody waits beyond its deadline; raises what was found before, too."""
+        if self.found is not None:
+            raise self.found
         for ask in self.asks:
             if ask.open and self._now() > ask.deadline + self._slack + _EPSILON:
                 self.broken("in time", f"{ask.op} {ask.uids} is not answered")

@@ -1,19 +1,20 @@
-"""The real registry and proxy between the stand-in kubelet and scripted drivers, on real sockets."""
+"""The real registry and proxy between the stand-in kubelet and a scripted driver, on sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import cast
 
-from agent import names
 from agent.aio import Tasks
 from agent.core.classify import RuleSet
 from agent.core.held import HeldVerdicts
 from agent.core.model import ClaimRef, Status
 from agent.errors import TransportError
+from agent.node.link import Link
 from agent.node.registry import Registry
 from agent.observe.metrics import Metrics
 from agent.observe.tracing import NullTracing
@@ -31,7 +32,7 @@ from agent.settings.model import (
     Registration,
     Retry,
 )
-from tests.support.ledger import PREPARE, Ask, BrokenError, Ledger, Sent
+from tests.support.ledger import PREPARE, Ask, Ledger, Sent
 from tests.support.modelnode import DRIVER, METHODS, ByWord, body_of
 from tests.support.node_standins import Driver, Kubelet, until
 
@@ -64,10 +65,11 @@ class ToldDriver(Driver):
         assert self.ledger is not None
         op = next((op for op, method in METHODS.items() if method == request.method), "")
         sent = self.ledger.reached(op, request.body)
-        mine = (sent, asyncio.get_running_loop().create_future())
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        mine = (sent, future)
         self.pending.append(mine)
         try:
-            return await mine[1]
+            return await future
         finally:
             self.pending.remove(mine)
             self.ledger.left(sent)
@@ -140,7 +142,7 @@ class RealNode:
             wall=lambda: 1000.0,
             sink=LogOnly(),
         )
-        self.proxy = Proxy(self.ctx, lambda: self.registry.links.values())
+        self.proxy = Proxy(self.ctx, self._links)
         self.registry = Registry(
             settings=QUICK,
             identity=NodeIdentity(node_name="node-a", kubelet_root=self.root),
@@ -148,6 +150,9 @@ class RealNode:
             on_trigger=lambda driver, reason: self.proxy.trigger(driver),
         )
         self.agent.start("agent", self.registry.run())
+
+    def _links(self) -> Iterable[Link]:
+        return self.registry.links.values()
 
     async def kill_agent(self) -> None:
         """All at once, as far as one process can: kubelet's calls through it end."""
@@ -222,6 +227,3 @@ class RealNode:
         await self.kubelet.stop()
         await self.driver.stop()
         self._folder.cleanup()
-
-
-__all__ = ["METHODS", "QUICK", "BrokenError", "RealNode", "names"]

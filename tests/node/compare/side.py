@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from agent.core.paths import driver_hash
+
 from .. import build
 from ..harness import objects, steps
 from ..harness.cluster import Node
@@ -125,6 +127,11 @@ class Side:
 
     # Looking
 
+    @staticmethod
+    def sockets(driver: str) -> tuple[str, str]:
+        """What paths of registration sockets contain, the driver's own and the agent's for it."""
+        return f"/{driver}-", f"/dra-agent~{driver_hash(driver)}~"
+
     def wait(self, condition: Callable[[], T], limit: float, what: str) -> T:
         limit *= self.middle.patience if self.middle else 1
         return wait_for(condition, limit, f"{self.prefix}: {what}", every=EVERY)
@@ -169,9 +176,8 @@ class Side:
             "kubelet_log": {
                 name: [
                     line.text
-                    for mark in (f'"{name}"', f"/{name}")
-                    for line in steps.kubelet_log(self.node, mark)
-                    if mark[0] == '"' or f'"{name}"' not in line.text
+                    for line in steps.kubelet_log(self.node)
+                    if any(mark in line.text for mark in (f'"{name}"', *self.sockets(name)))
                 ]
                 for name in names
             },

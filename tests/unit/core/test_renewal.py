@@ -329,3 +329,16 @@ def test_invariants_hold_whatever_happens(script: list[tuple[str, float]], most:
     assert len(world.live) == 1
     assert world.present == world.live
     assert world.settle() is None
+
+
+def test_ready_takes_registration_and_connection() -> None:
+    renewal = Renewal(Periods())
+    renewal.published("a", 1.0)
+    said = [(renewal.registered, renewal.ready)]
+    renewal.notified("a", True, 2.0)
+    said.append((renewal.registered, renewal.ready))
+    renewal.connected("a", 2.1)
+    said.append((renewal.registered, renewal.ready))
+    renewal.notified("a", False, 3.0)
+    said.append((renewal.registered, renewal.ready))
+    assert said == [(False, False), (True, False), (True, True), (False, False)]

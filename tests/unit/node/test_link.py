@@ -46,6 +46,7 @@ class Bench:
                 on_generation=lambda driver, reason: self.said.append(("generation", reason)),
                 on_driver=lambda driver, up: self.said.append(("driver", up)),
                 on_registered=lambda driver, there: self.said.append(("registered", there)),
+                on_ready=lambda driver, reason: self.said.append(("ready", reason)),
             ),
             on_idle=self.idle.append,
         )
@@ -208,6 +209,7 @@ async def test_a_renewal_is_told_and_replaces_the_older_generation(bench: Bench)
     await until(lambda: not channels[0].connected)
     assert channels[1].connected
     assert ("registered", True) in bench.said
+    assert bench.said.count(("ready", "start")) + bench.said.count(("ready", "bypass")) == 1
     await channels[1].close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.core.plan import Plan, RetryPolicy
-from agent.proxy.context import LiveCall
+from agent.proxy.context import Backlog, LiveCall
 from agent.settings.model import AgentConfig, Drivers, Duration, PerDriver, Retry
 from tests.support.proxying import DRIVER, A, B, Bench, prepared
 
@@ -46,3 +46,12 @@ async def test_a_live_call_knows_its_claims_and_wakes_when_cancelled() -> None:
     call.cancel("why")
     assert call.wake.is_set()
     assert bench.ctx.live == set()
+
+
+async def test_what_was_kept_for_the_reporter_is_handed_over_in_order() -> None:
+    backlog, bench = Backlog(), Bench(prepared(A), prepared(B))
+    bench.ctx.sink = backlog
+    await bench.call(A)
+    await bench.call(B)
+    backlog.replay(bench)
+    assert [fact.outcomes[0].claim for fact in bench.facts] == [A, B]

@@ -176,3 +176,11 @@ async def test_calls_in_flight_are_told_oldest_first() -> None:
     gate.set()
     await asyncio.gather(waiting, undoing)
     assert bench.proxy.active(bench.scripted.name) == []
+
+
+async def test_its_end_is_told() -> None:
+    bench = Bench(unprepared(), unprepared("device busy"))
+    for _ in range(2):
+        await bench.call(A, method=UNPREPARE)
+    told = [(f.operation, f.code, f.outcomes[0].state.value) for f in bench.facts]
+    assert told == [("unprepare", 0, "prepared"), ("unprepare", 0, "failed")]
