@@ -70,7 +70,8 @@ def _asks(wall: float, last_failed: float, world: World) -> str:
     waited = wall - last_failed
     if not last_failed:
         return "calls NodePrepareResources"
-    if waited < world.periods.resync[0]:
+    # Half: the Event is noted a little after the wait for the next sync has begun.
+    if waited < world.periods.resync[0] / 2:
         return "calls again at once: an annotation of the pod changed"
     return f"calls again {waited:.1f} s later ({REAL})"
 

@@ -25,6 +25,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from .side import NOISE
+
 Raw = dict[str, Any]
 Facts = dict[str, Any]
 
@@ -35,8 +37,6 @@ _SOCKET = re.compile(r"(?:unix:)?(?:/[\w.~-]+)+\.sock")
 _ADDRESS = re.compile(r"\b\d+\.\d+\.\d+\.\d+(?::\d+)?\b")
 _FAILURE = re.compile(r"RegisterPlugin error[^\"]*")
 _SERVICE = re.compile(r'chosenService="([^"]*)"')
-# The API server has not seen yet whose claim it is: a race of the kubelet's, with or without us.
-_NOISE = "no relationship found between node"
 METHODS = ("NodePrepareResources", "NodeUnprepareResources")
 
 
@@ -57,7 +57,7 @@ def facts(raw: Raw) -> Facts:
         found |= {f"pods.{role}.{key}": value for key, value in _pod(raw, changes).items()}
         for event in raw["events"][name]:
             messages = found.setdefault(f"events.{role}.{event['reason']}", [])
-            if _NOISE not in event["message"]:
+            if NOISE not in event["message"]:
                 messages.append(_equal(raw, event["message"]))
     for path in [path for path in found if path.startswith("events.")]:
         found[path] = sorted(set(found[path])) or None

@@ -20,6 +20,8 @@ from .sampler import Sampler
 T = TypeVar("T")
 DIRECT, THROUGH = "direct", "through"
 EVERY = 0.2
+# The API server has not seen yet whose claim it is: a race of the kubelet's, with or without us.
+NOISE = "no relationship found between node"
 
 
 class Side:
@@ -123,7 +125,12 @@ class Side:
         reason = "FailedPrepareDynamicResources"
         space, name = self.sampler.namespace, self.name(role)
         limit *= self.middle.patience if self.middle else 1
-        wait_for(lambda: self.node.api.events(space, name, reason), limit, reason, every=1)
+
+        def said() -> bool:
+            events = self.node.api.events(space, name, reason)
+            return any(NOISE not in event["message"] for event in events)
+
+        wait_for(said, limit, f"{name}: {reason}", every=1)
 
     # Looking
 
