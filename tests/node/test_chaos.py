@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from .chaos import audit, faults
-from .chaos.faults import WEIGHTS, Liveness, World
+from .chaos.faults import Liveness, World
 from .chaos.load import SCRIPT, Load
 from .harness import steps
 from .harness.agent import Agent
@@ -123,7 +123,7 @@ def run(load: Load, world: World, seconds: float) -> None:
         world.heal()
         load.tick()
         if time.monotonic() > next_at:
-            world.hurt(WEIGHTS)
+            world.hurt()
             next_at = time.monotonic() + world.rng.uniform(0.5, 4)
         time.sleep(0.2)
 
@@ -171,3 +171,4 @@ def test_the_replay_sees_what_it_is_for() -> None:
 
 def test_every_fault_has_a_weight() -> None:
     assert faults.WEIGHTS.keys() == faults.FAULTS.keys()
+    assert set(faults.CERTAIN) <= faults.FAULTS.keys()
