@@ -6,9 +6,10 @@ FROM python:${PYTHON}-slim-bookworm AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/build && python -m venv --without-pip /opt/agent
 WORKDIR /src
-COPY requirements-build.lock requirements.lock ./
-RUN /opt/build/bin/pip install --require-hashes -r requirements-build.lock \
- && pip --python /opt/agent/bin/python install --no-compile --require-hashes -r requirements.lock
+COPY config/locks config/locks
+RUN /opt/build/bin/pip install --require-hashes -r config/locks/requirements-build.lock \
+ && pip --python /opt/agent/bin/python install --no-compile --require-hashes \
+    -r config/locks/requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY agent agent
 COPY config config

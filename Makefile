@@ -9,6 +9,7 @@ BIN := .venv/bin
 # hadolint and buildah are used where they are; `make image` builds with the one given.
 BUILDER ?= $(shell for b in buildah podman docker; do command -v $$b && break; done)
 IMAGE ?= dra-node-agent:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+LOCKS := config/locks
 LOCK := $(BIN)/uv pip compile --generate-hashes --universal --python-version 3.11 --quiet \
 	--no-emit-index-url --custom-compile-command "make lock"
 
@@ -51,11 +52,12 @@ schema: setup  ## config/agent.schema.json from agent/settings
 	@$(BIN)/dra-agent schema > config/agent.schema.json.new
 	@mv config/agent.schema.json.new config/agent.schema.json
 
-lock: setup  ## the requirements*.lock files from pyproject.toml (ARGS=--upgrade: newest)
-	@$(LOCK) $(ARGS) pyproject.toml -o requirements.lock
-	@$(LOCK) $(ARGS) pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
-	@$(LOCK) $(ARGS) --group build -o requirements-build.lock
-	@$(LOCK) $(ARGS) --group proto -o requirements-proto.lock
+lock: setup  ## config/locks from pyproject.toml (ARGS=--upgrade: newest)
+	@$(LOCK) $(ARGS) pyproject.toml -o $(LOCKS)/requirements.lock
+	@$(LOCK) $(ARGS) pyproject.toml --group dev -c $(LOCKS)/requirements.lock \
+		-o $(LOCKS)/requirements-dev.lock
+	@$(LOCK) $(ARGS) --group build -o $(LOCKS)/requirements-build.lock
+	@$(LOCK) $(ARGS) --group proto -o $(LOCKS)/requirements-proto.lock
 
 image:  ## the container image
 	@if command -v hadolint >/dev/null; then hadolint Dockerfile; \

@@ -16,9 +16,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {
-    "runtime": ("requirements-build.lock", "requirements.lock"),
-    "dev": ("requirements-dev.lock",),
-    "proto": ("requirements-proto.lock",),
+    "runtime": ("config/locks/requirements-build.lock", "config/locks/requirements.lock"),
+    "dev": ("config/locks/requirements-dev.lock",),
+    "proto": ("config/locks/requirements-proto.lock",),
 }
 STAMP = ".locked"
 
