@@ -158,6 +158,20 @@ def test_every_fault_is_planted() -> None:
     assert {*FAULTS, "none"} == set(PLANTED)
 
 
+def test_partly_allows_chance_and_no_more() -> None:
+    def checkpoint(good: list[str], bad: list[str], pods: int = 1) -> list[object]:
+        return [{"claim": "t0", "pods": pods, "devices": {"main": good, "bad": bad}}]
+
+    def fine(through: list[object]) -> bool:
+        direct = checkpoint(["gpu-0"], [])
+        return differ.check("partly", differ.Difference("checkpoint.failing", direct, through))
+
+    assert fine(checkpoint([], []))
+    assert not fine(checkpoint(["gpu-1"], []))
+    assert not fine(checkpoint([], [], pods=2))
+    assert not fine([])
+
+
 def test_the_page_has_the_shape_of_what_is_compared() -> None:
     if os.environ.get("DRA_WRITE_COMPARISON"):
         table.FILE.write_text(table.render(table.cached()))

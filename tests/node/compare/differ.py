@@ -134,6 +134,22 @@ def _at_most(_: Any, through: Any, limit: float) -> bool:
     return _number(through) <= limit
 
 
+def _partly(direct: Any, through: Any, _: float) -> bool:
+    """The same claims of a checkpoint; the devices are the same where both sides have any."""
+    if [_asked(claim) for claim in direct or []] != [_asked(claim) for claim in through or []]:
+        return False
+    pairs = [
+        (devices, other["devices"][driver])
+        for claim, other in zip(direct, through, strict=True)
+        for driver, devices in claim["devices"].items()
+    ]
+    return all(one == other or not one or not other for one, other in pairs)
+
+
+def _asked(claim: dict[str, Any]) -> tuple[Any, ...]:
+    return claim["claim"], claim["pods"], sorted(claim["devices"])
+
+
 def _worded(direct: Any, through: Any, _: float) -> bool:
     """Other words for the same gRPC code, said by the agent."""
     codes = [
@@ -151,4 +167,5 @@ _WORDS: dict[str, Callable[[Any, Any, float], bool]] = {
     "own": _own,
     "atmost": _at_most,
     "worded": _worded,
+    "partly": _partly,
 }
