@@ -59,6 +59,18 @@ class SliceDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class TaintRule:
+    """What an admin's DeviceTaintRule does; an empty part of its place stands for any."""
+
+    place: Place
+    taint: str  # key=value:effect
+
+    def applies(self, place: Place) -> bool:
+        """Tell whether it taints this device."""
+        return all(mine in ("", other) for mine, other in zip(self.place, place, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
 class InFlight:
     """A call that kubelet waits for now."""
 
@@ -90,10 +102,13 @@ class Context:
     inventory: tuple[SliceDevice, ...] = ()  # of the drivers of its failed claims, on this node
     blockers: Mapping[Key, Blocker] = field(default_factory=dict)
     holders: Mapping[Place, tuple[ClaimRef, ...]] = field(default_factory=dict)
+    taint_rules: tuple[TaintRule, ...] = ()
 
     def taints(self, place: Place) -> tuple[str, ...]:
-        """Taints that the device's driver put on it."""
-        return next((d.taints for d in self.inventory if d.place == place), ())
+        """Taints that the device's driver or an admin put on it, each once."""
+        own = next((d.taints for d in self.inventory if d.place == place), ())
+        ruled = (rule.taint for rule in self.taint_rules if rule.applies(place))
+        return tuple(dict.fromkeys((*own, *ruled)))
 
 
 NOTHING = Context()

@@ -32,7 +32,7 @@ WATCH_SLACK = 30.0
 """A watch silent this long beyond its end is dead: a server may vanish without a FIN."""
 
 PAGE = 100
-"""Pods per page of a list: a page is about a megabyte at most."""
+"""Objects per page of a list: a page of pods is about a megabyte at most."""
 
 _STRATEGIC = "application/strategic-merge-patch+json"
 _RESOURCE = "/apis/resource.k8s.io/v1"
@@ -100,6 +100,13 @@ class Kube:
         page = await self._request(
             "GET", f"{_RESOURCE}/resourceslices", resource="resourceslices", query=query
         )
+        return page.get("items") or []
+
+    async def list_taint_rules(self) -> list[JsonDict]:
+        """Read the cluster's DeviceTaintRules (v1: from 1.37 on); at most a page of them."""
+        path = f"{_RESOURCE}/devicetaintrules"
+        query = [("limit", str(PAGE))]
+        page = await self._request("GET", path, resource="devicetaintrules", query=query)
         return page.get("items") or []
 
     async def list_events(self, namespace: str, uid: str, reason: str) -> list[JsonDict]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agent import names
 from agent.core.attribution import identifying
-from agent.core.context import SliceDevice
+from agent.core.context import SliceDevice, TaintRule
 from agent.core.model import ClaimRef, Device
 from agent.core.pods import Claim, Condition, Owner, Pod
 
@@ -176,6 +176,16 @@ def parse_slice(raw: JsonObject) -> tuple[SliceDevice, ...]:
         )
         for device in _list(spec, "devices")
     )
+
+
+def parse_taint_rule(raw: JsonObject) -> TaintRule | None:
+    """Make what a DeviceTaintRule (resource.k8s.io/v1) does; None without a selector: nothing."""
+    spec = _of(raw, "spec")
+    selector = spec.get("deviceSelector")
+    if not isinstance(selector, Mapping):
+        return None
+    place = _text(selector, "driver"), _text(selector, "pool"), _text(selector, "device")
+    return TaintRule(place, _taint(_of(spec, "taint")))
 
 
 def _attribute(value: object) -> str:

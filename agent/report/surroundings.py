@@ -15,6 +15,7 @@ from agent.core.context import (
     InFlight,
     Place,
     SliceDevice,
+    TaintRule,
     WaitsFor,
     waits_for,
 )
@@ -23,7 +24,7 @@ from agent.core.model import ClaimRef, Culprit, Kind
 from agent.core.pods import Claim, Pod
 from agent.core.record import PodRecord
 from agent.kube.errors import Denied, Invalid, KubeError, NotFound
-from agent.kube.parse import parse_claim, parse_slice
+from agent.kube.parse import parse_claim, parse_slice, parse_taint_rule
 from agent.report.parts import Parts
 
 log = logging.getLogger(__name__)
@@ -47,11 +48,13 @@ class Surroundings:
         self._parts = parts
         self._slices: dict[str, tuple[float, tuple[SliceDevice, ...]]] = {}
         self._claims: dict[tuple[str, str], tuple[float, Claim | None]] = {}
+        self._taint_rules: tuple[float, tuple[TaintRule, ...]] | None = None
         self._told: set[str] = set()
 
     async def look(self, record: PodRecord, pod: Pod) -> Context:
         """Find out what helps to understand the failures of a pod."""
         inventory: list[SliceDevice] = []
+        taint_rules: tuple[TaintRule, ...] = ()
         blockers: dict[Key, Blocker] = {}
         holders: dict[Place, tuple[ClaimRef, ...]] = {}
         seen: set[str] = set()
@@ -60,6 +63,7 @@ class Surroundings:
             if _asks_for_devices(history) and driver not in seen:
                 seen.add(driver)
                 inventory += await self._inventory(driver)
+                taint_rules = await self._rules_of_taints()
             waits = waits_for(history.last_error) if _can_wait(history) else None
             if waits is WaitsFor.DEVICE or _culprit(history) is Culprit.DEVICE:
                 found = await self._holders(record, key, pod)
@@ -67,7 +71,7 @@ class Surroundings:
             blocker = self._blocker(key, waits, holders, record)
             if blocker is not None:
                 blockers[key] = blocker
-        return Context(tuple(inventory), blockers, holders)
+        return Context(tuple(inventory), blockers, holders, taint_rules)
 
     def _blocker(
         self,
@@ -113,6 +117,22 @@ class Surroundings:
             if not isinstance(exc, Denied | NotFound | Invalid):
                 return known[1] if known else ()
         _keep(self._slices, driver, (now, found))
+        return found
+
+    async def _rules_of_taints(self) -> tuple[TaintRule, ...]:
+        """Read the admins' taints; kubelets before 1.37 come with an API that has none."""
+        now, known = self._parts.now(), self._taint_rules
+        if known is not None and now - known[0] < FRESH:
+            return known[1]
+        found: tuple[TaintRule, ...] = ()
+        try:
+            rules = map(parse_taint_rule, await self._parts.kube.list_taint_rules())
+            found = tuple(rule for rule in rules if rule is not None)
+        except NotFound:
+            pass
+        except KubeError as exc:
+            self._missing("devicetaintrules", exc)
+        self._taint_rules = (now, found)
         return found
 
     async def _holders(

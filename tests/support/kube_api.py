@@ -48,6 +48,7 @@ class KubeApi:
     events: list[Json] = field(default_factory=list)
     nodes: dict[str, Json] = field(default_factory=dict)
     slices: list[Json] = field(default_factory=list)
+    taint_rules: list[Json] | None = None  # None: a server before 1.37
     old_events: list[Json] = field(default_factory=list)  # of kubelet: core/v1
     seen: list[Seen] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -167,6 +168,10 @@ class KubeApi:
             return _found(self.nodes.get(parts[3]))
         if parts[-1] == "resourceslices":
             return _listed(self.slices, seen, "spec.driver")
+        if parts[-1] == "devicetaintrules":
+            if self.taint_rules is None:
+                return _status(404, "the server could not find the requested resource")
+            return web.json_response({"items": self.taint_rules})
         if parts[:3] == ["api", "v1", "namespaces"] and parts[-1] == "events":
             return _listed(self.old_events, seen, "involvedObject.uid")
         if "resourceclaims" in parts:

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.context import NOTHING, Blocker, Context, SliceDevice, WaitsFor, waits_for
+from agent.core.context import (
+    NOTHING,
+    Blocker,
+    Context,
+    SliceDevice,
+    TaintRule,
+    WaitsFor,
+    waits_for,
+)
 from tests.support.kube_records import GPU, ref
 
 
@@ -44,3 +52,18 @@ def test_taints() -> None:
     one = SliceDevice(GPU, "node-a", "gpu-0", taints=("k:NoSchedule",))
     assert Context((one,)).taints(one.place) == ("k:NoSchedule",)
     assert NOTHING.taints(one.place) == ()
+
+
+def test_an_admins_taints_are_added_once() -> None:
+    one = SliceDevice(GPU, "node-a", "gpu-0", taints=("k:NoSchedule",))
+    rules = (
+        TaintRule((GPU, "node-a", "gpu-0"), "mine:NoExecute"),
+        TaintRule((GPU, "", ""), "k:NoSchedule"),
+        TaintRule(("", "", ""), "all:None"),
+        TaintRule(("", "node-b", ""), "other-pool:None"),
+        TaintRule(("", "", "gpu-1"), "other-device:None"),
+        TaintRule(("nic.example.com", "", ""), "other-driver:None"),
+    )
+    found = Context((one,), taint_rules=rules)
+    assert found.taints(one.place) == ("k:NoSchedule", "mine:NoExecute", "all:None")
+    assert found.taints((GPU, "node-a", "gpu-9")) == ("k:NoSchedule", "all:None")

@@ -47,6 +47,7 @@ def test_rights_are_exactly_these() -> None:
         ("", "nodes"): {"get"},
         ("resource.k8s.io", "resourceclaims"): {"get"},
         ("resource.k8s.io", "resourceslices"): {"list"},
+        ("resource.k8s.io", "devicetaintrules"): {"list"},
         ("events.k8s.io", "events"): {"create", "patch"},
     }
     text = (DEPLOY / "10-rbac.yaml").read_text()

@@ -53,6 +53,15 @@ async def test_slices_of_one_driver_and_node(api: KubeApi, kube: Kube) -> None:
     }  # fmt: skip
 
 
+async def test_taint_rules_of_the_cluster(api: KubeApi, kube: Kube) -> None:
+    with pytest.raises(errors.NotFound):
+        await kube.list_taint_rules()
+    api.taint_rules = [{"spec": {}}]
+    assert await kube.list_taint_rules() == [{"spec": {}}]
+    assert api.seen[-1].path == "/apis/resource.k8s.io/v1/devicetaintrules"
+    assert api.seen[-1].query == {"limit": "100"}
+
+
 async def test_events_about_one_object(api: KubeApi, kube: Kube) -> None:
     api.old_events += [{"involvedObject": {"uid": uid}, "message": uid} for uid in "ab"]
     assert [e["message"] for e in await kube.list_events("ns", "b", "Some")] == ["b"]

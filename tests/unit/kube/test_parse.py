@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.context import SliceDevice
+from agent.core.context import SliceDevice, TaintRule
 from agent.core.pods import Owner
-from agent.kube.parse import has_claims, parse_claim, parse_pod, parse_slice
+from agent.kube.parse import has_claims, parse_claim, parse_pod, parse_slice, parse_taint_rule
 from tests.support.kube_api import make_claim, make_pod, make_slice, start_container
 
 
@@ -162,6 +162,19 @@ def test_slice_keeps_identifiers_and_taints_only() -> None:
     assert second == SliceDevice("gpu.example.com", "node-a", "gpu-1")
 
 
+def test_rules_of_taints() -> None:
+    taint = {"key": "a.example/bad", "value": "x", "effect": "NoExecute"}
+    selector = {"driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}
+    raw = {"spec": {"deviceSelector": selector, "taint": taint}}
+    assert parse_taint_rule(raw) == TaintRule(
+        ("gpu.example.com", "node-a", "gpu-0"), "a.example/bad=x:NoExecute"
+    )
+    every = parse_taint_rule({"spec": {"deviceSelector": {}, "taint": taint}})
+    assert every is not None
+    assert every.applies(("any", "one", "at-all"))
+    assert parse_taint_rule({"spec": {"taint": taint}}) is None
+
+
 def test_a_request_without_allocation_has_no_devices() -> None:
     raw = make_claim("c", "p", "gpu-0")
     raw["status"] = {}
@@ -181,6 +194,7 @@ def test_odd_documents_never_raise(raw: dict[str, Any]) -> None:
     parse_pod(raw)
     parse_claim(raw)
     parse_slice(raw)
+    parse_taint_rule(raw)
     has_claims(raw)
 
 

@@ -113,6 +113,38 @@ async def test_identifiers_and_taints_come_from_the_slice(observe: Bench) -> Non
     assert "atFault" not in second
 
 
+async def test_an_admins_taints_are_told_too(observe: Bench) -> None:
+    observe.api.taint_rules = [
+        {
+            "spec": {
+                "deviceSelector": {"driver": GPU, "device": "gpu-0"},
+                "taint": {"key": "admin", "effect": "NoExecute"},
+            }
+        },
+        {"spec": {"taint": {"key": "selects-nothing", "effect": "None"}}},
+    ]
+    observe.api.slices.append(make_slice(GPU, {"name": "gpu-0"}))
+    await observe.pod("p", "gpu-0")
+    observe.submit(outcome("p-0", verdict=GONE, error=f"lost {UUID}"))
+    await eventually(lambda: observe.prepared("p"))
+    assert "Tainted: admin:NoExecute." in observe.prepared("p")["message"]
+    await observe.quiet()
+    assert reads(observe, "devicetaintrules") == 1
+
+
+@pytest.mark.parametrize("code", [403, 404, 500])
+async def test_without_taint_rules_all_else_is_told(
+    observe: Bench, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    observe.api.faults.append(Fault("GET", "devicetaintrules", code, times=99))
+    await observe.pod("p", "gpu-0")
+    observe.submit(outcome("p-0", verdict=GONE, error=f"lost {UUID}"))
+    await eventually(lambda: observe.prepared("p"))
+    await observe.quiet()
+    said = [r for r in caplog.records if "devicetaintrules cannot be read" in r.message]
+    assert bool(said) is (code != 404), "an API before 1.37 has none: nothing to say"
+
+
 @pytest.mark.parametrize("code", [403, 404, 500])
 async def test_without_slices_nobody_is_blamed_and_all_is_told(observe: Bench, code: int) -> None:
     observe.api.faults.append(Fault("GET", "resourceslices", code, times=99))
