@@ -125,3 +125,31 @@ def test_enforcing_per_driver_and_explaining_a_pod(
         assert set(states.values()) == {"failed"}
         assert not [device for device in found["devices"] if device.get("atFault")]
     assert "cannot be read" not in dra.log(), "the agent's rights are enough"
+
+
+def test_a_taint_that_an_admin_put_on_the_device_is_told(
+    node: Node, namespace: str, driver: Callable[..., Driver], agent: Callable[..., Agent]
+) -> None:
+    gpu = driver(GPU, devices=1)
+    dra = agent()
+    registered(dra, GPU)
+    template(node, namespace)
+    rule = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": namespace},
+        "spec": {
+            "deviceSelector": {"driver": GPU, "pool": node.name, "device": "gpu-0"},
+            # The scheduler and the eviction leave a pod alone for it; a person should know.
+            "taint": {"key": "example.com/rma", "value": "planned", "effect": "None"},
+        },
+    }
+    node.api.create(rule)
+    try:
+        gpu.fail(device_gone("gpu-0"))
+        node.api.create(objects.pod(namespace, "p", templates=("one",)))
+        said = conditions(told(node, namespace, "p"))[PREPARED]["message"]
+        assert "Tainted: example.com/rma=planned:None." in said
+        assert "cannot be read" not in dra.log(), "the agent's rights are enough"
+    finally:
+        node.api.delete(node.api.path(rule))

@@ -62,6 +62,8 @@ class Agent:
                 *(sys.executable, "-m", "agent", "run"),
                 f"--config={self.config}",
                 f"--node-name={node.name}",
+                f"--pod-name={HOST_POD}",
+                f"--pod-namespace={NAMESPACE}",
                 f"--kubelet-root={node.kubelet_root}",
                 f"--kubeconfig={self.kubeconfig}",
                 f"--http-listen=127.0.0.1:{self.port}",
@@ -80,6 +82,12 @@ class Agent:
         """Writes the configuration file; keys are the top keys of an AgentConfig."""
         header = {"apiVersion": "dra-agent.io/v1alpha1", "kind": "AgentConfig"}
         self.config.write_text(json.dumps({**header, **config}))
+
+    def read_config(self, file: Path) -> None:
+        """Before the start: its configuration is another file than its own."""
+        self.process.argv.remove(f"--config={self.config}")
+        self.config = file
+        self.process.argv.append(f"--config={file}")
 
     # Life
 
