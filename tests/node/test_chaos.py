@@ -38,13 +38,19 @@ def duration(usual: float) -> float:
 
 @pytest.fixture
 def small_disk(node: Node) -> Iterator[Path]:
-    """The agent's folder on a disk that takes some twenty files."""
+    """The agent's folder, and the kubelet's registry, on disks that take some sixty files."""
     folder = node.plugins / "dra-agent.io"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    node.stop_kubelet()  # it watches the folder that is there when it starts
     options = "size=256k,nr_inodes=60,mode=700"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "dra-small", folder], check=True)
+    for place in (folder, node.registry):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "dra-small", place], check=True)
+    node.start_kubelet()
     yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    node.stop_kubelet()
+    for place in (folder, node.registry):
+        subprocess.run(["umount", "-l", place], check=True)
+    node.start_kubelet()
 
 
 @pytest.mark.timeout(LONG + 900)
@@ -153,7 +159,7 @@ def checkpoint(node: Node) -> list[object]:
 
 def sockets(node: Node) -> list[Path]:
     own = node.plugins / "dra-agent.io"
-    return [*node.registry.glob("dra-agent~*"), *own.glob("*.sock"), *own.glob("full-*")]
+    return [*node.registry.glob("dra-agent~*"), *own.glob("*.sock"), *own.glob(f"{faults.FILLED}*")]
 
 
 def test_the_replay_sees_what_it_is_for() -> None:

@@ -20,7 +20,8 @@ from ..harness.process import Process
 
 Heal = Callable[[], None]
 # In every run, however short.
-CERTAIN = ("driver SIGKILL", "agent hangs", "kubelet SIGKILL", "disk full")
+CERTAIN = ("driver SIGKILL", "agent hangs", "kubelet SIGKILL", "disk full", "registry full")
+FILLED = ".full-"  # the kubelet leaves names with a dot alone
 # The DaemonSet's liveness probe.
 PERIOD, TIMEOUT, THRESHOLD, GRACE = 3.0, 2.0, 3, 1.0
 
@@ -227,22 +228,31 @@ def _socket_deleted(world: World) -> tuple[float, Heal]:
 
 def _disk_full(world: World) -> tuple[float, Heal]:
     """No file can be made where the endpoints are."""
+    return world.rng.uniform(2, 12), _fill(world.endpoints)
+
+
+def _registry_full(world: World) -> tuple[float, Heal]:
+    """The same where the kubelet looks for drivers, while no driver has to start."""
+    return world.rng.uniform(2, 12), _fill(world.node.registry)
+
+
+def _fill(folder: Path) -> Heal:
     made: list[Path] = []
     try:
         for number in range(10_000):
-            file = world.endpoints / f"full-{number}"
+            file = folder / f"{FILLED}{number}"
             file.touch()
             made.append(file)
     except OSError:
         pass
     else:
-        raise AssertionError(f"{world.endpoints} takes any number of files")
+        raise AssertionError(f"{folder} takes any number of files")
 
     def back() -> None:
         for file in made:
             file.unlink(missing_ok=True)
 
-    return world.rng.uniform(2, 12), back
+    return back
 
 
 FAULTS: dict[str, tuple[str, Callable[[World], tuple[float, Heal]]]] = {
@@ -260,6 +270,7 @@ FAULTS: dict[str, tuple[str, Callable[[World], tuple[float, Heal]]]] = {
     "API frozen": ("api", _api_frozen),
     "socket deleted": ("socket", _socket_deleted),
     "disk full": ("disk", _disk_full),
+    "registry full": ("driver", _registry_full),
 }
 # The kubelet takes all devices away when it starts, for half a minute: seldom.
 WEIGHTS = {
@@ -277,5 +288,6 @@ WEIGHTS = {
     "API frozen": 2,
     "socket deleted": 3,
     "disk full": 2,
+    "registry full": 2,
 }
 assert WEIGHTS.keys() == FAULTS.keys()
