@@ -71,7 +71,8 @@ def test_nothing_is_lost_doubled_or_left_over(
     for name, (served, _) in zip(SERVED, pairs, strict=True):
         served.rules(*SCRIPT)
         steps.wait_served(dra, name)
-    slices = audit.Slices(node, [each.name for pair in pairs for each in pair])
+    names = [each.name for pair in pairs for each in pair]
+    before = audit.wipes(node, names)
     load = Load(node, namespace, SERVED, rng)
     liveness = Liveness(dra)
     world = World(
@@ -83,22 +84,21 @@ def test_nothing_is_lost_doubled_or_left_over(
         endpoints=small_disk,
         rng=rng,
     )
-    slices.start()
     liveness.start()
     load.start()
     seconds = duration(usual)
     try:
         run(load, world, seconds)
         settle(load, world)
-        wait_for(slices.all_there, 60, "devices of all drivers")
+        wait_for(lambda: audit.devices_there(node, names), 60, "devices of all drivers")
         for name in SERVED:
             steps.wait_served(dra, name, 30)
         wait_for(lambda: idle(dra), 30, "no call in the agent")
     finally:
         liveness.stop()
-        slices.stop()
         figures(f"chaos: seed {seed()}, {seconds:.0f} s: {dict(sorted(world.counts.items()))}")
-        figures(f"chaos: {dict(load.counts())}; devices all gone: {slices.wipes}")
+        wiped = audit.wipes(node, names) - before
+        figures(f"chaos: {dict(load.counts())}; devices wiped: {dict(wiped)}")
         print("\n".join(world.started))
 
     held = {pair[0].name: audit.replay(pair[0].entries()) for pair in pairs}
@@ -111,7 +111,7 @@ def test_nothing_is_lost_doubled_or_left_over(
         assert holdings.doubled == [], f"{name}: devices prepared for two claims at a time"
         assert holdings.late == [], f"{name}: prepared after an unprepare"
         assert holdings.held == {}, f"{name}: devices left prepared without a pod"
-        lost, directly = slices.wipes[name], slices.wipes[f"alone-{name}"]
+        lost, directly = wiped[name], wiped[f"alone-{name}"]
         assert lost <= directly, f"{name}: ResourceSlices lost {lost} times, directly {directly}"
     assert world.counts["hung agent not ended by its probe"] == 0
     assert world.counts["agent ended by SIGKILL after SIGTERM"] == 0

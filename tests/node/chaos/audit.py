@@ -1,13 +1,13 @@
-"""What must be true at the end, from the drivers' own logs and the ResourceSlices over time."""
+"""What must be true at the end, from the drivers' own logs and the kubelet's."""
 
 from __future__ import annotations
 
-import threading
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..harness.api import ApiError
+from ..harness import steps
 from ..harness.cluster import Node
 
 Entry = dict[str, Any]
@@ -47,33 +47,15 @@ def replay(entries: Iterable[Entry]) -> Holdings:
     return seen
 
 
-class Slices:
-    """Counts how often all ResourceSlices of a driver were gone."""
+def wipes(node: Node, drivers: Iterable[str]) -> Counter[str]:
+    """How often the kubelet deleted a driver's ResourceSlices because nobody served it.
 
-    def __init__(self, node: Node, drivers: Iterable[str]) -> None:
-        self.node = node
-        self.wipes = dict.fromkeys(drivers, 0)
-        self._there = dict.fromkeys(drivers, False)
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    At its own start it deletes all of the node, and whether a driver had any by then is chance.
+    """
+    lines = steps.kubelet_log(node, '"Deleted ResourceSlices"', "driverName=")
+    return Counter(name for line in lines for name in drivers if line.value("driverName") == name)
 
-    def start(self) -> None:
-        self._thread.start()
 
-    def stop(self) -> None:
-        self._end.set()
-        self._thread.join(10)
-
-    def all_there(self) -> bool:
-        return all(self._there.values())
-
-    def _run(self) -> None:
-        while not self._end.wait(0.3):
-            try:
-                items = self.node.api.items("/apis/resource.k8s.io/v1/resourceslices")
-            except (OSError, ApiError):
-                continue
-            found = {each["spec"]["driver"] for each in items}
-            for driver, before in self._there.items():
-                self.wipes[driver] += before and driver not in found
-                self._there[driver] = driver in found
+def devices_there(node: Node, drivers: Iterable[str]) -> bool:
+    """Whether each driver's devices are published."""
+    return all(node.api.slices(driver) for driver in drivers)
