@@ -14,9 +14,9 @@ from agent.node.lock import Lock, Locks, try_lock
 log = logging.getLogger(__name__)
 
 _OURS = re.compile(
-    rf"(?:{re.escape(names.SOCKET_PREFIX)}(?P<registration>[0-9a-f]{{8}})~"
     # A leading dot: it was not published yet (rpc/sockets.py).
-    r"|\.?(?P<other>[0-9a-f]{8})[-~])[0-9a-f]{6}(\.sock)?"
+    rf"\.?(?:{re.escape(names.SOCKET_PREFIX)}(?P<registration>[0-9a-f]{{8}})~"
+    r"|(?P<endpoint>[0-9a-f]{8})-)[0-9a-f]{6}(\.sock)?"
 )
 
 
@@ -33,7 +33,7 @@ def remove_stale(locks: Locks) -> list[str]:
         for directory in (paths.registry_dir(kubelet_root), paths.endpoint_dir(kubelet_root)):
             for name in sorted(os.listdir(directory)):
                 match = _OURS.fullmatch(name)
-                digest = (match["registration"] or match["other"]) if match else ""
+                digest = (match["registration"] or match["endpoint"]) if match else ""
                 if not digest or (only_driver and digest != paths.driver_hash(only_driver)):
                     continue
                 if not only_driver and digest not in free:

@@ -17,7 +17,6 @@ PATH_LIMIT = 107
 """Bytes in a socket's path: sun_path has 108 with its final zero (unix(7))."""
 
 BACKLOG = 512
-_HIDDEN_PART = 15  # characters of the name: enough for the agent's own to stay unique
 
 
 def bind(path: str) -> socket.socket:
@@ -60,16 +59,25 @@ def bind(path: str) -> socket.socket:
 
 def hidden(path: str) -> str:
     """Where a socket is until it listens: beside its place, for a rename works only within one
-    mount, and as a dot file, which kubelet and this agent overlook. Not longer than `path`."""
+    mount, and as a dot file, which kubelet and this agent overlook. Not longer than `path`, and
+    another one for each name that ends in .sock: two processes may bind at the same moment."""
     directory, name = os.path.split(path)
     stem = name.removesuffix(".sock")
-    return os.path.join(directory, f".{stem[-min(_HIDDEN_PART, max(1, len(name) - 1)) :]}")
+    return os.path.join(directory, f".{stem[-max(1, len(name) - 1) :]}")
 
 
 def identity(path: str) -> Identity:
     """What tells this file from another one made later at the same path."""
     found = os.lstat(path)
     return found.st_dev, found.st_ino
+
+
+def stands(path: str, made: Identity) -> bool:
+    """True while the file at this path is the one that was made."""
+    try:
+        return identity(path) == made
+    except OSError:
+        return False
 
 
 def unlink(path: str, made: Identity) -> None:

@@ -32,7 +32,7 @@ def test_a_socket_has_a_listener_from_the_moment_its_name_is_there(
     appeared = []
 
     def rename(early: str, late: str) -> None:
-        assert Path(early).name == ".01234567~abcdef"
+        assert Path(early).name == ".dra-agent~01234567~abcdef"
         assert not path.exists()
         os.replace(early, late)
         appeared.append(late)
@@ -51,6 +51,11 @@ def test_the_name_before_is_never_longer(sockets: Path) -> None:
         assert len(early) <= len(f"/d/{name}")
         assert early.startswith("/d/.")
         assert len(early) > len("/d/.")
+
+
+def test_two_that_bind_at_the_same_moment_do_not_meet() -> None:
+    names = ("gpu.example.com-reg.sock", "nic.example.com-reg.sock", "example.com-reg.sock")
+    assert len({files.hidden(f"/d/{name}") for name in names}) == len(names)
 
 
 def test_a_stale_socket_is_replaced(sockets: Path) -> None:
