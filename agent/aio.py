@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from agent.errors import UserError
+
 log = logging.getLogger(__name__)
+
+
+async def wait(event: asyncio.Event, limit: float | None) -> bool:
+    """Wait for an event for at most `limit` seconds (None: without end). True when it is set."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limit):
+            await event.wait()
+    return event.is_set()
 
 
 class Tasks:
@@ -33,7 +44,10 @@ class Tasks:
             return
         error = task.exception()
         if error is not None:
-            log.error("task %s crashed", task.get_name(), exc_info=error)
+            if isinstance(error, UserError):  # says all that there is to know
+                log.error("task %s ended: %s", task.get_name(), error)
+            else:
+                log.error("task %s crashed", task.get_name(), exc_info=error)
             if self._on_crash is not None:
                 self._on_crash(task.get_name(), error)
 

@@ -89,6 +89,7 @@ class App:
                 on_generation=metrics.renewal,
                 on_driver=self._driver,
                 on_registered=metrics.registered,
+                on_gone=metrics.driver_gone,
                 on_ready=self.nudger.ready,
                 on_direct=metrics.bypass,
                 on_crash=self._crashed,
@@ -107,13 +108,13 @@ class App:
             loop.add_signal_handler(number, self._signalled, number)
         web = Web(self._config.http.listen, self.probes) if self._config.http.listen else None
         self.registry.open()
-        serving = self._tasks.start("registry", self.registry.run())
         try:
             log.info("starting", extra=self._about())
             if web is not None:
                 port = await web.start()
                 host = self._config.http.listen.rpartition(":")[0]
                 log.info("http listening", extra={"host": host, "port": port})
+            serving = self._tasks.start("registry", self.registry.run())
             self._tasks.start("connect to the API server", self._connect())
             self._tasks.start("config watch", self._reload.run())
             stop = self._tasks.start("stop signal", self._stop.wait())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,9 @@ wins. Exit codes: 0 done, 1 failed, 2 wrong usage or config.
 """
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 class _Help(argparse.RawDescriptionHelpFormatter):
     """Keeps our line breaks, and commands and their meaning on one line."""
 
@@ -46,6 +50,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -63,11 +68,29 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{PROGRAM}: {problem}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of our output has gone, as in `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+        return 1
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        print(f"{PROGRAM}: {error.filename or 'output'}: {error.strerror}", file=sys.stderr)
+        _drop_output()
         return 1
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def _open_closed_streams() -> None:
+    """A stream that the caller closed (`>&-`) is None, and its number goes to our next file."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (for the whole process)
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere, or the interpreter would fail over it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser() -> argparse.ArgumentParser:

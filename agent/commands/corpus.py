@@ -14,7 +14,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from agent.core.classify import Explanation, RuleSet
 from agent.core.model import ClaimRef, Culprit, Device, Failure, Kind, Surface
 from agent.core.rules import CODES
 from agent.errors import UserError
+from agent.settings.load import shipped
 
 _SURFACES = {
     "claim_error": Surface.CLAIM_ERROR,
@@ -74,11 +74,8 @@ def entries(said: str, name: str) -> Iterator[Entry]:
 
 
 def builtin() -> str:
-    """The corpus that ships with the agent (in a source tree: config/failures.jsonl)."""
-    shipped = resources.files("agent") / "data" / "failures.jsonl"
-    if shipped.is_file():
-        return shipped.read_text(encoding="utf-8")
-    return (Path(__file__).parents[2] / "config" / "failures.jsonl").read_text(encoding="utf-8")
+    """The corpus that ships with the agent."""
+    return shipped("failures.jsonl")
 
 
 def blamed(entry: Entry, found: Explanation) -> str | None:

@@ -22,7 +22,6 @@ from agent.core import details, evidence, marker, naming, parts, text
 from agent.core.model import Culprit, Failure, Kind, Transport, Verdict
 from agent.core.rules import Pack, Repeat, Rule, strictest
 
-PERMANENT_ERROR = evidence.PERMANENT_ERROR
 DEFAULT = "default"
 _UNKNOWN = Verdict(
     Kind.AMBIGUOUS, Culprit.UNKNOWN, DEFAULT, "No rule knows this failure; see the driver's log."

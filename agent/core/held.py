@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from agent.core.model import ClaimOutcome, ClaimResult, DeviceState
+from agent.core.model import ClaimOutcome, ClaimResult, DeviceState, Status
+from agent.core.text import KEPT, ends
+
+LIMIT = 4096
+"""Verdicts held; the oldest goes. A node has a few hundred claims."""
 
 _FOREVER = float("inf")
+_METADATA = 64  # bytes that a header costs beside its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +76,12 @@ class HeldVerdicts:
         """Hold a permanent failure; returns what is held."""
         assert result.failure is not None
         key = (result.failure.driver, result.claim.uid)
-        times = self._times.get(key, 0)
+        # Taken out and put in again: the dicts' order is then that of the latest failure.
+        times = self._times.pop(key, 0)
         self._times[key] = times + 1
+        self._held.pop(key, None)
         held = Held(
-            result,
+            _bounded(result),
             now + min(self._hold_max, self._hold * 2.0 ** min(times, 30)),
             outcome.attempts,
             outcome.first_error,
@@ -82,6 +89,9 @@ class HeldVerdicts:
             outcome.last_wall,
         )
         self._held[key] = held
+        for kept in (self._held, self._times):
+            if len(kept) > LIMIT:
+                del kept[next(iter(kept))]
         return held
 
     def pin(self, driver: str, uid: str) -> bool:
@@ -129,3 +139,23 @@ class HeldVerdicts:
         for key in keys:
             del self._held[key]
         return len(keys)
+
+
+def _bounded(result: ClaimResult) -> ClaimResult:
+    """What a driver says may have megabytes: then its ends stand for it while it is held."""
+    failure, status = result.failure, result.status
+    assert failure is not None
+    size = len(failure.text) + len(failure.details or b"") + len(result.entry or b"")
+    if status is not None:
+        more = (*status.initial, *status.trailers)
+        size += len(status.message) + len(status.details or b"")
+        size += sum(len(key) + len(value) + _METADATA for key, value in more)
+    if size <= 4 * KEPT:
+        return result
+    text = ends(failure.text, KEPT)
+    return replace(
+        result,
+        entry=None,
+        failure=replace(failure, text=text, details=None),
+        status=Status(status.code, text) if status is not None else None,
+    )

@@ -36,7 +36,6 @@ class Marker:
     culprit: Culprit = Culprit.UNKNOWN
     device: str | None = None
     retry_after: float | None = None  # seconds
-    words: str = ""  # the marker as it stands in the text
 
 
 def find(text: str, claim: str) -> Marker | None:
@@ -95,4 +94,4 @@ def _read(match: re.Match[str]) -> Marker | None:
     )
     if wrong or culprit is None:
         return None
-    return Marker(Kind(verdict), given["claim"], culprit, device, retry_after, match.group())
+    return Marker(Kind(verdict), given["claim"], culprit, device, retry_after)

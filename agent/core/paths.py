@@ -67,11 +67,6 @@ def is_ours(basename: str) -> bool:
     return basename.startswith(names.SOCKET_PREFIX)
 
 
-def fits(path: str) -> bool:
-    """True when a socket can be bound to, and dialled at, this path."""
-    return len(path.encode("utf-8", "surrogateescape")) <= LIMIT
-
-
 def problem(path: str) -> str | None:
     """Say why no socket can be served at `path`, or None; names the path."""
     bad = sorted({char for char in path if char in _FORBIDDEN})

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from agent.core.held import Held
 from agent.core.model import ClaimOutcome, ClaimRef, ClaimResult, DeviceState, Kind
 from agent.core.steps import Forward, Reply, RetryPolicy, Step, Wait
+from agent.core.text import KEPT, ends
 
 __all__ = ["Forward", "Plan", "Reply", "RetryPolicy", "Step", "Wait"]
 
@@ -237,8 +238,8 @@ class Plan:
             DeviceState.PREPARED if result.ok else DeviceState.FAILED,
             verdict=result.verdict,
             attempts=track.attempts,
-            first_error=track.first_error,
-            last_error=result.failure.text if result.failure else "",
+            first_error=ends(track.first_error, KEPT),
+            last_error=ends(result.failure.text, KEPT) if result.failure else "",
             first_wall=track.first_wall,
             last_wall=track.last_wall,
         )

@@ -42,7 +42,6 @@ class Pod:
     owner: Owner | None = None
     critical: bool = False
     static: bool = False  # from a file or its mirror, not from the API
-    restart_policy: str = "Always"
     phase: str = "Pending"
     reason: str = ""
     started: bool = False  # a container runs or ran

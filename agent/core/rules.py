@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from agent.core.matcher import Matcher
 from agent.core.model import Culprit, Failure, Kind, Surface, Transport
-from agent.core.patterns import Matcher
 
 CODES = {
     "CANCELLED": 1,

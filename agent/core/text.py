@@ -11,6 +11,9 @@ import re
 DEFAULT_LIMIT = 1024
 """Bytes; also what the API server lets an Event's message have."""
 
+KEPT = 8192
+"""Characters of each end of a driver's text that outlast the call; rules see less."""
+
 ELLIPSIS = "…"
 
 # ECMA-48: CSI, OSC / DCS / PM / APC strings, and the two- and three-byte escapes. No class

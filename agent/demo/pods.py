@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from agent.aio import wait
 from agent.demo.claims import Claims, PrepareError
 from agent.demo.periods import Periods
 from agent.demo.store import ApiError, Object, Store, timestamp
@@ -32,7 +33,6 @@ class PodWorker:
         self.name: str = meta["name"]
         self.key = ("pods", meta["namespace"], meta["name"])
         self.status: Object = {k: pod["status"].get(k) for k in OWN_FIELDS}
-        self.prepares = 0
         self._pod = pod  # as of the last update that woke the worker
         self._latest = pod  # as the API server has it
         self._store = store
@@ -88,17 +88,9 @@ class PodWorker:
                 return
             if not self.started:
                 await self._sync()
-            await self._wait(random.uniform(*self._periods.resync))
-
-    async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+            await wait(self._wake, random.uniform(*self._periods.resync))
 
     async def _sync(self) -> None:
-        self.prepares += 1
         self._tell(self.name, "prepare", "")
         try:
             await self._claims.prepare(self._pod)

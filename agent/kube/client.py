@@ -19,7 +19,7 @@ from agent import names
 from agent.errors import UserError
 from agent.kube import access, lazy
 from agent.kube.errors import Unavailable, from_status
-from agent.kube.wire import document, lines, message, watch_event, words
+from agent.kube.wire import document, lines, message, page_of, watch_event, words
 
 JsonDict = dict[str, Any]
 OnRequest = Callable[[str, str, int, float], None]
@@ -100,21 +100,21 @@ class Kube:
         page = await self._request(
             "GET", f"{_RESOURCE}/resourceslices", resource="resourceslices", query=query
         )
-        return page.get("items") or []
+        return page_of(page)[0]
 
     async def list_taint_rules(self) -> list[JsonDict]:
         """Read the cluster's DeviceTaintRules (v1: from 1.37 on); at most a page of them."""
         path = f"{_RESOURCE}/devicetaintrules"
         query = [("limit", str(PAGE))]
         page = await self._request("GET", path, resource="devicetaintrules", query=query)
-        return page.get("items") or []
+        return page_of(page)[0]
 
     async def list_events(self, namespace: str, uid: str, reason: str) -> list[JsonDict]:
         """Read the events of one reason about one object; for people's commands only."""
         query = [("fieldSelector", f"involvedObject.uid={uid},reason={reason}")]
         path = f"/api/v1/namespaces/{quote(namespace)}/events"
         page = await self._request("GET", path, resource="events", query=query)
-        return page.get("items") or []
+        return page_of(page)[0]
 
     async def patch_pod_status(self, namespace: str, name: str, body: JsonDict) -> JsonDict:
         """Patch a pod's status by strategic merge; conditions are merged by type."""
@@ -140,8 +140,8 @@ class Kube:
                 resource="pods",
                 query=[*query, ("continue", more)] if more else query,
             )
-            pods.extend(page.get("items") or [])
-            meta = page.get("metadata") or {}
+            items, meta = page_of(page)
+            pods.extend(items)
             more = meta.get("continue") or ""
             if not more:
                 return pods, str(meta.get("resourceVersion") or "")

@@ -48,7 +48,6 @@ def parse_pod(raw: JsonObject) -> Pod:
         critical=_text(spec, "priorityClassName") in _CRITICAL_CLASSES
         or int(spec.get("priority") or 0) >= CRITICAL_PRIORITY,
         static=_MIRROR in annotations or annotations.get(_SOURCE, "api") != "api",
-        restart_policy=_text(spec, "restartPolicy") or "Always",
         phase=_text(status, "phase") or "Pending",
         reason=_text(status, "reason"),
         started=_started(status),

@@ -26,7 +26,25 @@ WATCH_SECONDS = (240.0, 300.0)
 """A watch lasts a random time between these, so that a fleet does not come back all at once."""
 
 BACKOFF = (0.5, 30.0)
-"""First and longest wait after a failure; doubles, half of it random."""
+"""First and longest wait; doubles until a watch has lasted as long as the longest, random."""
+
+
+class Pace:
+    """How long to wait before the server is asked again: one that lists well but ends each watch
+    at once must not be asked in a circle either."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._wait = BACKOFF[0]
+
+    def after(self, seconds: float, *, failed: bool) -> float:
+        """Seconds to wait, when the latest list and watch went on for `seconds`."""
+        if seconds > BACKOFF[1]:
+            self._wait = BACKOFF[0]
+        least = 0.5 if failed else 0.0
+        wait = self._wait * (least + self._rng.random() * (1 - least))
+        self._wait = min(self._wait * 2, BACKOFF[1])
+        return wait
 
 
 class PodStore:
@@ -64,16 +82,15 @@ class PodStore:
 
     async def run(self) -> None:
         """List and watch until cancelled. Never ends by itself."""
-        wait = BACKOFF[0]
+        loop = asyncio.get_running_loop()
+        pace = Pace(self._rng)
         while True:
+            begun, failed = loop.time(), False
             try:
                 if not self._version:
                     await self._list()
-                wait = BACKOFF[0]
                 self.failing = ""
                 await self._watch()
-                # A server that ends each watch at once must not be asked in a tight loop.
-                await asyncio.sleep(wait * self._rng.random())
             except Expired:
                 self._version = ""
             except KubeError as exc:
@@ -82,8 +99,8 @@ class PodStore:
                 self.failing = str(exc)
                 # A connection that broke may have lost the server's state: list again.
                 self._version = ""
-                await asyncio.sleep(wait * (0.5 + self._rng.random() / 2))
-                wait = min(wait * 2, BACKOFF[1])
+                failed = True
+            await asyncio.sleep(pace.after(loop.time() - begun, failed=failed))
 
     async def _list(self) -> None:
         raw, version = await self._kube.list_pods(self._node)

@@ -33,12 +33,24 @@ async def lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 def watch_event(line: bytes) -> JsonDict:
     """Parse one watch event. Raises what an event of type ERROR stands for."""
     event = document(line)
+    status = event.get("object") or {}
+    if not isinstance(status, dict) or not isinstance(status.get("metadata") or {}, dict):
+        raise Unavailable("the answer is no watch event")
     if event.get("type") == "ERROR":
-        status = event.get("object") or {}
-        code = int(status.get("code") or 500)
+        code = status.get("code")
+        code = code if isinstance(code, int) and code else 500
         error = from_status(code, str(status.get("message") or "watch error"))
         raise Expired(str(error), code) if status.get("reason") == "Expired" else error
     return event
+
+
+def page_of(answer: JsonDict) -> tuple[list[JsonDict], JsonDict]:
+    """Items and metadata of one page of a list; anything else is Unavailable."""
+    items, meta = answer.get("items") or [], answer.get("metadata") or {}
+    good = isinstance(meta, dict) and isinstance(items, list)
+    if not good or not all(isinstance(item, dict) for item in items):
+        raise Unavailable("the answer is no list")
+    return items, meta
 
 
 def document(raw: bytes) -> JsonDict:

@@ -45,13 +45,18 @@ class Choice:
             return f"{shown} is excluded by --driver or by drivers.allow and drivers.deny"
         if self.plugin_only and not info.plugin_versions:
             return f"{shown} lists no {names.PLUGIN_TYPE} service"
-        if not endpoint.startswith("/"):
+        if not endpoint.startswith("/") or "\0" in endpoint:
             return f"its endpoint {text.clean(info.endpoint, 128)!r} is not an absolute path"
-        if paths.is_ours(os.path.basename(endpoint)) or _is_agent_endpoint(endpoint):
-            return "its endpoint is the agent's own"
-        return ""
+        return OWN if is_own(endpoint) else ""
 
 
-def _is_agent_endpoint(path: str) -> bool:
-    """True inside the agent's own directory, under whatever root (intake is another one)."""
+OWN = "its endpoint is the agent's own"
+
+
+def is_own(endpoint: str) -> bool:
+    """True for a socket of the agent, or a link to one: calls to it would go round in a circle."""
+    path = os.path.realpath(endpoint)
+    if paths.is_ours(os.path.basename(path)):
+        return True
+    # Its own directory, under whatever root (intake is another one).
     return os.path.basename(os.path.dirname(path)) == names.ENDPOINT_DIR

@@ -82,6 +82,11 @@ class Generation:
             await self.close()
             raise
 
+    @property
+    def removed(self) -> bool:
+        """True when somebody else has removed the registration socket: kubelet has let us go."""
+        return not self.stopped and self._registration.removed
+
     def view(self) -> View:
         """What the endpoint has at this moment."""
         return View(self._endpoint.in_flight, self._endpoint.connections > 0)

@@ -31,6 +31,7 @@ class Hooks:
     on_generation: Callable[[str, str], None] = lambda driver, reason: None
     on_driver: Callable[[str, bool], None] = lambda driver, up: None
     on_registered: Callable[[str, bool], None] = lambda driver, registered: None
+    on_gone: Callable[[str], None] = lambda driver: None  # left for good
     # driver, reason of the newest generation: kubelet has a generation and a connection to it,
     # for the first time or after it had none
     on_ready: Callable[[str, str], None] = lambda driver, reason: None

@@ -10,10 +10,11 @@ from enum import StrEnum
 from typing import Any
 
 from agent import names
-from agent.aio import Tasks
+from agent.aio import Tasks, wait
 from agent.core import text
+from agent.core.model import Transport
 from agent.errors import TransportError
-from agent.node.choice import Choice
+from agent.node.choice import OWN, Choice, is_own
 from agent.node.info import PluginInfo, parse_info
 from agent.node.watch import Found, Identity
 from agent.rpc.call import Answer
@@ -134,11 +135,7 @@ class Instance:
     async def _linger(self) -> None:
         self._lost.clear()
         if self.channel is not None and self.channel.connected:
-            try:
-                async with asyncio.timeout(_LINGER):
-                    await self._lost.wait()
-            except TimeoutError:
-                pass
+            await wait(self._lost, _LINGER)
             await self.channel.close()
 
     async def _run(self) -> None:
@@ -170,7 +167,7 @@ class Instance:
                 shown = text.clean(self.path, 256)
                 log.info("%s does not answer GetInfo yet: %s", shown, self.last_error)
             self.at_start = False
-            await self._pause(pause)
+            await wait(self._poked, pause)
             pause = min(pause * 2, _BACKOFF_LAST)
 
     async def _keep_connected(self, channel: Channel) -> None:
@@ -179,11 +176,13 @@ class Instance:
             self._poked.clear()
             began = loop.time()
             try:
+                if is_own(channel.path):  # a link may come later
+                    raise TransportError(Transport.REFUSED, OWN, sent=False)
                 await channel.connect()
             except TransportError as error:
                 self.last_error = text.clean(error.text, 256)
                 self._set(State.DOWN)
-                await self._pause(self._reconnect)
+                await wait(self._poked, self._reconnect)
                 continue
             self._lost.clear()
             if channel.connected:
@@ -191,15 +190,7 @@ class Instance:
                 await self._lost.wait()
             # At once, but not in a circle with a driver that accepts and hangs up.
             if loop.time() - began < self._reconnect and not self._gone:
-                await self._pause(self._reconnect)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, or until poked."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._poked.wait()
-        except TimeoutError:
-            pass
+                await wait(self._poked, self._reconnect)
 
     def _changed(self, connected: bool) -> None:
         if connected:

@@ -93,6 +93,13 @@ class Link:
         self.renewal.trigger(self._loop.time(), reason, restart=restart)
         self._triggered(reason)
 
+    def look(self) -> None:
+        """Register again where somebody has removed the newest registration socket."""
+        newest = next(reversed(self.generations.values()), None)
+        if newest is not None and newest.removed:
+            self.renewal.trigger(self._loop.time(), "socket-removed", restart=False)
+            self.kick()
+
     def describe(self) -> dict[str, Any]:
         """State for people, as JSON types; times in seconds from now."""
         now = self._loop.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -38,8 +39,9 @@ def try_lock(path: str, holder: str) -> Lock | str:
         said = os.pread(fd, 512, 0).decode(errors="replace")
         os.close(fd)
         return text.clean(said, 256) or "an unknown process"
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{holder}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # a full disk: the lock is held all the same
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{holder}\n".encode(), 0)
     return Lock(path, fd)
 
 
@@ -50,7 +52,8 @@ class Locks:
         self.kubelet_root = kubelet_root
         self.only_driver = only_driver
         self.holder = holder
-        self.blocked: dict[str, str] = {}  # driver name -> who serves it instead of us
+        # Driver name -> who serves it instead of us, or why nobody can; tried again at each look.
+        self.blocked: dict[str, str] = {}
         self._main: Lock | None = None
         self._drivers: dict[str, Lock] = {}
 
@@ -68,14 +71,19 @@ class Locks:
         self._main = lock
 
     def take(self, driver: str) -> bool:
-        """Lock one driver before serving it. False, and noted in `blocked`, when another has it."""
+        """Lock one driver before serving it. False, and noted in `blocked`, when that fails."""
         if driver == self.only_driver or driver in self._drivers:
             return True
         path = paths.lock_path(self.kubelet_root, driver)
-        lock = try_lock(path, self.holder)
+        try:
+            lock = try_lock(path, self.holder)
+            said = f"is served by another agent: {lock} ({path})"
+        except UserError as error:  # no inode or file descriptor left, say
+            lock = str(error)
+            said = f"cannot be served now: {lock}"
         if isinstance(lock, str):
             if self.blocked.get(driver) != lock:
-                log.warning("%s is served by another agent: %s (%s)", driver, lock, path)
+                log.warning("%s %s", driver, said)
             self.blocked[driver] = lock
             return False
         self.blocked.pop(driver, None)

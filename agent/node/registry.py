@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,8 +21,6 @@ from agent.node.lock import Locks, holder_text
 from agent.node.stale import remove_stale
 from agent.node.watch import Found, Snapshot, changes, scan, snapshots
 from agent.settings.model import AgentConfig, NodeIdentity
-
-log = logging.getLogger(__name__)
 
 # SIGTERM: a call in flight gets this long, in seconds.
 _DRAIN = 10.0
@@ -146,8 +143,7 @@ class Registry:
         """
         if self._opened:
             return
-        problem = paths.root_problem(self._root)
-        if problem:
+        if problem := paths.root_problem(self._root):
             raise UserError(problem)
         scan(paths.registry_dir(self._root))
         try:
@@ -194,6 +190,8 @@ class Registry:
             instance.poke()
             if _name(instance) in self._locks.blocked:
                 self._changed(instance)
+        for link in self._links.values():
+            link.look()
 
     def _refresh(self, found: Found) -> None:
         """A chmod after bind() changes ctime: until a generation was published, it is no news."""
@@ -233,6 +231,7 @@ class Registry:
         if self._links.get(link.name) is link:
             del self._links[link.name]
             self._locks.drop(link.name)
+            self._hooks.on_gone(link.name)
             self._tasks.start(f"close {link.name}", link.close())
 
     async def _close(self) -> None:

@@ -29,6 +29,11 @@ _GONE = Mask.IGNORED | Mask.DELETE_SELF | Mask.MOVE_SELF
 _SETTLE = 0.01
 # Without inotify: as often as kubelet's own reconciler, in seconds.
 _POLL = 1.0
+_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class Shortage(UserError):
+    """The directory could not be read for want of something that may come back."""
 
 
 class Identity(NamedTuple):
@@ -69,11 +74,13 @@ def identity_of(path: str) -> Identity | None:
 def scan(directory: str) -> tuple[Found, ...]:
     """List drivers' registration sockets, sorted: not ours, no dot files, nothing else.
 
-    Raises UserError when the directory cannot be read.
+    Raises UserError when the directory cannot be read, Shortage when that may pass.
     """
     try:
         entries = os.listdir(directory)
     except OSError as error:
+        if error.errno in _SHORTAGE:
+            raise Shortage(f"{directory}: cannot be read: {error.strerror}") from error
         raise _missing(directory, error) from error
     found = []
     for name in sorted(entries):
@@ -101,18 +108,41 @@ async def snapshots(directory: str, *, rescan: float) -> AsyncGenerator[Snapshot
 
     Raises UserError when the directory is missing or goes away.
     """
+    watched = _inode(directory)
     inotify = _open(directory)
     try:
         yield Snapshot(scan(directory), first=True)
         while True:
             if inotify is None:
                 await asyncio.sleep(min(rescan, _POLL))
-            else:
-                await _changed(inotify, rescan)
-            yield Snapshot(scan(directory))
+            elif await _changed(inotify, rescan) or _inode(directory) != watched:
+                # Another directory has that name now. That alone is no event as long as a socket
+                # that was bound in the old one is open.
+                watched = _inode(directory)
+                inotify.close()
+                inotify = _open(directory)
+            yield Snapshot(await _scan(directory))
     finally:
         if inotify is not None:
             inotify.close()
+
+
+def _inode(directory: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(directory)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+async def _scan(directory: str) -> tuple[Found, ...]:
+    """As `scan`, but a shortage is waited out: what is served goes on meanwhile."""
+    while True:
+        try:
+            return scan(directory)
+        except Shortage as error:
+            log.error("%s; looked at again in %g s", error, _POLL)
+        await asyncio.sleep(_POLL)
 
 
 def _open(directory: str) -> Inotify | None:
@@ -124,7 +154,7 @@ def _open(directory: str) -> Inotify | None:
     except OSError as error:
         if inotify is not None:
             inotify.close()
-        if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM):
+        if error.errno not in (*_SHORTAGE, errno.ENOSPC):
             raise _missing(directory, error) from error
         log.warning(
             "%s is looked at every %g s: inotify has nothing left (%s); "
@@ -137,8 +167,8 @@ def _open(directory: str) -> Inotify | None:
     return inotify
 
 
-async def _changed(inotify: Inotify, rescan: float) -> None:
-    """Wait for an event that could matter, or for the rescan."""
+async def _changed(inotify: Inotify, rescan: float) -> bool:
+    """Wait for an event that could matter, or for the rescan. True when it was the last."""
     loop = asyncio.get_running_loop()
     until = loop.time() + rescan
     try:
@@ -151,8 +181,9 @@ async def _changed(inotify: Inotify, rescan: float) -> None:
                 if event.mask & (_GONE | Mask.Q_OVERFLOW) or not known:
                     break
     except TimeoutError:
-        return
+        return False
     await asyncio.sleep(_SETTLE)
+    return bool(event.mask & _GONE)
 
 
 def _missing(directory: str, error: OSError) -> UserError:

@@ -14,8 +14,7 @@ import os
 import random
 import select
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Literal
@@ -42,16 +41,6 @@ def new_op_id() -> str:
 def bind(**keys: str) -> None:
     """Add keys (`op`, `driver`, `trace_id`) to every line of the current task from here on."""
     _context.set({**_context.get(), **{k: v for k, v in keys.items() if v}})
-
-
-@contextmanager
-def bound(**keys: str) -> Iterator[None]:
-    """Add keys to every line logged inside the block."""
-    token = _context.set({**_context.get(), **{k: v for k, v in keys.items() if v}})
-    try:
-        yield
-    finally:
-        _context.reset(token)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

@@ -225,10 +225,6 @@ class Metrics:
         """Facts waiting to be written."""
         self._queue.set(n)
 
-    def report_dropped(self) -> None:
-        """A fact was dropped because the queue was full."""
-        self._dropped.inc()
-
     def kube_request(self, verb: str, resource: str, code: int, seconds: float) -> None:
         """One request to the API server; code 0: no answer."""
         self._kube.labels(verb, resource, str(code)).observe(seconds)

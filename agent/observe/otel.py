@@ -34,6 +34,7 @@ from opentelemetry.util.types import Attributes, AttributeValue
 
 import agent
 from agent import names
+from agent.aio import wait
 from agent.core.model import ClaimRef
 from agent.core.text import clean
 from agent.observe import methods
@@ -196,10 +197,7 @@ class OtelTracing:
                     loop.call_soon_threadsafe(done.set)
 
         threading.Thread(target=work, name="tracing-close", daemon=True).start()
-        try:
-            async with asyncio.timeout(limit):
-                await done.wait()
-        except TimeoutError:
+        if not await wait(done, limit):
             log.warning("tracing: spans left unsent after %.1f s", limit)
 
 

@@ -1,4 +1,4 @@
-"""Health, metrics and state over HTTP. The only import of aiohttp.web beside the demo.
+"""Health, metrics and state over HTTP. With `connections` the only import of aiohttp.web here.
 
 Answers are read-only. Probes follow the format of Kubernetes' own components: `ok`, or one line
 `[+]name ok` / `[-]name failed: reason` per check with `?verbose`.
@@ -10,6 +10,7 @@ import asyncio
 import errno
 import html
 import ipaddress
+import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,9 +24,12 @@ import agent
 from agent import names
 from agent.core.text import clean
 from agent.errors import UserError
-from agent.observe import metrics
+from agent.observe import connections, metrics
 
 log = logging.getLogger(__name__)
+# Whoever reaches the port could fill the log: aiohttp tells each broken request with a traceback.
+_strangers = logging.getLogger(f"{__name__}.strangers")
+_strangers.setLevel(logging.CRITICAL)
 
 PROBE_LIMIT = 2.0
 """Seconds that all checks of one probe may take together."""
@@ -84,6 +88,7 @@ class Web:
         self._host, self._port = parse_listen(listen)
         self._probes = probes
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
 
     async def start(self) -> int:
         """Listen; return the port. Raises UserError when the address cannot be had."""
@@ -95,19 +100,32 @@ class Web:
         app.router.add_get("/readyz", self._ready)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/debug/state", self._state)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            keepalive_timeout=connections.IDLE,
+            logger=_strangers,
+            shutdown_timeout=1.0,
+        )
         await runner.setup()
-        site = web.TCPSite(runner, self._host or None, self._port)
+        assert runner.server is not None
+        factory = connections.Connections(runner.server)
         try:
-            await site.start()
+            self._listener = await asyncio.get_running_loop().create_server(
+                factory, self._host or None, self._port
+            )
         except OSError as error:
             await runner.cleanup()
             raise UserError(_bind_problem(self._listen, error)) from error
         self._runner = runner
-        return int(runner.addresses[0][1])
+        return int(self._listener.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """Stop; requests in flight get one second."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -133,8 +151,9 @@ class Web:
         if not _local(request.remote):
             # It names claims of all namespaces; kubectl port-forward arrives from loopback.
             return web.Response(status=403, text="only from the pod or host itself\n")
-        raw = msgspec.json.encode(self._probes.state(), enc_hook=str)
-        return web.Response(body=msgspec.json.format(raw) + b"\n", content_type="application/json")
+        state = msgspec.to_builtins(self._probes.state(), str_keys=True, enc_hook=str)
+        # ASCII: paths may hold bytes that are no UTF-8, or what steers a terminal.
+        return web.json_response(text=json.dumps(state, indent=2) + "\n")
 
     async def _index(self, request: web.Request) -> web.Response:
         checks = self._probes.ready()

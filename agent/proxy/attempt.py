@@ -13,9 +13,14 @@ from agent.node.link import Link
 from agent.observe.tracing import CallSpan
 from agent.proxy.context import Context
 from agent.proxy.flights import Attempt
-from agent.rpc.call import UNAVAILABLE, Answer, Request
+from agent.rpc.call import UNAVAILABLE, Answer, Request, service_of
 
 NOBODY = "no instance of the driver is connected"
+
+
+def nobody(link: Link) -> Status:
+    """What a call gets whose driver is away."""
+    return Status(UNAVAILABLE, f"dra-agent: {link.name}: {NOBODY}")
 
 
 class Sender:
@@ -40,7 +45,7 @@ class Sender:
         """Ask the driver once. Nothing that driver or connection do raises."""
         self._number += 1
         request, name = self._request, self._link.name
-        channel = self._link.pick(request.method.strip("/").rpartition("/")[0])
+        channel = self._link.pick(service_of(request.method))
         span = self._span.attempt(self._number, claims, channel.path if channel else "")
         got: Answer | None = None
         kind = ""
@@ -66,7 +71,7 @@ class Sender:
             kind, results = error.kind, self.failed(claims, error.kind, error.text)
         except wire.WireError as error:
             kind, results = Transport.PROTOCOL, self.failed(claims, Transport.PROTOCOL, str(error))
-        code = None if got is None else got.status.code if got.status else 0
+        code = None if got is None else got.code
         bad = next((result for result in results if result.failure), None)
         text = bad.failure.text if bad and bad.failure else ""
         span.end(code, text, bad.verdict if bad else None, error_type=kind)

@@ -12,7 +12,7 @@ from agent.core.context import InFlight
 from agent.core.model import Status
 from agent.errors import TransportError
 from agent.observe import logs
-from agent.proxy.attempt import NOBODY
+from agent.proxy.attempt import nobody
 from agent.proxy.context import Context
 from agent.proxy.prepare import PrepareCall
 from agent.proxy.unprepare import unprepare
@@ -25,6 +25,7 @@ from agent.rpc.call import (
     Request,
     ServerStream,
     StreamHandler,
+    service_of,
 )
 
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
 _PREPARES = {f"/{service}/{names.PREPARE}" for service in names.PLUGIN_SERVICES.values()}
 _UNPREPARES = {f"/{service}/{names.UNPREPARE}" for service in names.PLUGIN_SERVICES.values()}
-
-
-def _nobody(link: Link) -> Status:
-    return Status(UNAVAILABLE, f"dra-agent: {link.name}: {NOBODY}")
 
 
 class Proxy:
@@ -62,12 +59,16 @@ class Proxy:
         return table.get
 
     def stream(self, link: Link) -> StreamHandler:
-        """Relay of every other method to the instance kubelet would pick."""
+        """Relay of every other method, byte for byte, to the instance kubelet would pick.
+
+        Without one it answers UNAVAILABLE, never UNIMPLEMENTED: kubelet takes the latter of a
+        health service as final.
+        """
 
         async def relay(stream: ServerStream) -> None:
-            channel = link.pick(stream.method.strip("/").rpartition("/")[0])
+            channel = link.pick(service_of(stream.method))
             if channel is None:
-                await stream.end(_nobody(link))
+                await stream.end(nobody(link))
                 return
             await channel.relay(stream.method, stream)
 
@@ -82,7 +83,7 @@ class Proxy:
         logs.bind(op=logs.new_op_id(), driver=link.name)
         try:
             answer = await handle(link, request)
-            code = answer.status.code if answer.status else 0
+            code = answer.code
             return answer
         except Exception:
             code = INTERNAL
@@ -105,11 +106,11 @@ class Proxy:
 
     async def _as_is(self, link: Link, request: Request) -> Answer:
         """A request we cannot read is the driver's to refuse."""
-        channel = link.pick(request.method.strip("/").rpartition("/")[0])
+        channel = link.pick(service_of(request.method))
         left = (request.deadline or 0.0) - asyncio.get_running_loop().time()
         try:
             if channel is None:
-                return Answer(None, _nobody(link))
+                return Answer(None, nobody(link))
             return await channel.unary(
                 request.method, request.body, metadata=request.metadata, timeout=left
             )

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from agent.core import wire
 from agent.core.model import CallFact, ClaimOutcome, ClaimRef, DeviceState, Status
+from agent.core.text import KEPT, ends
 from agent.errors import TransportError
 from agent.node.link import Link
 from agent.observe.tracing import CallSpan
 from agent.proxy import calllog
-from agent.proxy.attempt import NOBODY
+from agent.proxy.attempt import nobody
 from agent.proxy.context import Context, LiveCall, Undoing
-from agent.rpc.call import UNAVAILABLE, Answer, Request, status_of
+from agent.rpc.call import Answer, Request, service_of, status_of
 
 _NO_DEADLINE = 45.0  # seconds, for callers that send none
 _RESERVE = 0.5  # seconds left to hand the answer back
@@ -50,7 +51,7 @@ async def unprepare(ctx: Context, link: Link, request: Request) -> Answer:
                 call.hurry()  # it may have waited for what this claim has just given back
     ctx.forget(claims)
     ctx.metrics.held(link.name, ctx.held.of_driver(link.name))
-    outcomes, code = _outcomes(claims, error), answer.status.code if answer.status else 0
+    outcomes, code = _outcomes(claims, error), answer.code
     span.end(code, outcomes)
     calllog.unprepared(link.name, len(claims), loop.time() - began, error)
     ctx.sink.submit(
@@ -78,14 +79,13 @@ async def _forward(
     ctx: Context, link: Link, request: Request, span: CallSpan, deadline: float
 ) -> Answer:
     loop = asyncio.get_running_loop()
-    service = request.method.strip("/").rpartition("/")[0]
     hold = ctx.settings.drivers.driver_absence_hold
     left = deadline - _RESERVE - loop.time()
     if link.away_since is not None:
         await link.wait_connected(max(0.0, min(left, link.away_since + hold - loop.time())))
-    channel = link.pick(service)
+    channel = link.pick(service_of(request.method))
     if channel is None:
-        return Answer(None, Status(UNAVAILABLE, f"dra-agent: {link.name}: {NOBODY}"))
+        return Answer(None, nobody(link))
     attempt = span.attempt(1, (), channel.path)
     try:
         answer = await channel.unary(
@@ -97,7 +97,7 @@ async def _forward(
     except TransportError as error:
         text = f"dra-agent: {link.name}: {error.text}"
         answer = Answer(None, Status(status_of(error).code, text))
-    code = answer.status.code if answer.status else 0
+    code = answer.code
     attempt.end(code, answer.status.message if answer.status else "")
     ctx.metrics.attempt(link.name, request.method, code)
     return answer
@@ -115,4 +115,5 @@ def _error(answer: Answer) -> str:
 
 def _outcomes(claims: Sequence[ClaimRef], error: str) -> tuple[ClaimOutcome, ...]:
     state = DeviceState.FAILED if error else DeviceState.PREPARED
+    error = ends(error, KEPT)
     return tuple(ClaimOutcome(claim, state, attempts=1, last_error=error) for claim in claims)

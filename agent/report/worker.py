@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 
+from agent.aio import wait
 from agent.kube.errors import KubeError, NotFound, Unavailable
 from agent.report.entry import Entry
 from agent.report.examine import Examiner
@@ -96,8 +97,4 @@ class Worker:
 
     async def _until(self, wake: asyncio.Event, again: float | None) -> None:
         timeout = None if again is None else max(0.0, again - self._parts.now())
-        try:
-            async with asyncio.timeout(timeout):
-                await wake.wait()
-        except TimeoutError:
-            pass
+        await wait(wake, timeout)

@@ -22,6 +22,11 @@ MAX_MESSAGE = 16 * 1024 * 1024
 """Largest message, both ways, in bytes. Kubelet and the driver helper stop at 4 MiB."""
 
 
+def service_of(method: str) -> str:
+    """`pkg.Service` of `/pkg.Service/Method`."""
+    return method.strip("/").rpartition("/")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One incoming unary call."""
@@ -43,6 +48,11 @@ class Answer:
     status: Status | None = None
     initial: Metadata = ()
     trailers: Metadata = ()
+
+    @property
+    def code(self) -> int:
+        """Number of its gRPC status."""
+        return self.status.code if self.status else OK
 
 
 class ServerStream(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -19,8 +18,6 @@ from agent.rpc.mend import Protocol, Sink
 from agent.rpc.stream import Stream
 
 __all__ = ["Answer", "Handler", "Request", "Server", "ServerStream", "StreamHandler", "status_of"]
-
-log = logging.getLogger(__name__)
 
 _CONFIG = h2_config(client=False)
 
@@ -63,6 +60,11 @@ class Server:
     def connections(self) -> int:
         """Connections that are open."""
         return len(self.peers)
+
+    @property
+    def removed(self) -> bool:
+        """True when the socket file is not, or no longer, the one that was bound."""
+        return self._identity is None or not sockets.stands(self.path, self._identity)
 
     def stop_listening(self) -> None:
         """Accept no more connections; open ones go on, and the socket file stays."""

@@ -139,9 +139,10 @@ class Stream(protocol.Stream):
             return None
         size = int.from_bytes(head[1:], "big")
         if len(head) == 5 and head[0]:
-            raise Unacceptable(call.UNIMPLEMENTED, "compressed messages are not supported")
+            raise Unacceptable(call.UNIMPLEMENTED, "a compressed message that nobody asked for")
         if size > call.MAX_MESSAGE:
-            text = f"message of {size} bytes is larger than the limit of {call.MAX_MESSAGE}"
+            # grpc-go's words, which the rules know.
+            text = f"received message larger than max ({size} vs. {call.MAX_MESSAGE})"
             raise Unacceptable(call.RESOURCE_EXHAUSTED, text)
         body = await self._read(size) if size else b""
         if len(head) < 5 or len(body) < size:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
 
 import msgspec
 import yaml
@@ -112,6 +114,14 @@ def read_text(path: str) -> str:
         raise UserError(f"{path}: not UTF-8 text") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def shipped(name: str) -> str:
+    """Text of a file that ships with the agent; in a source tree it is in config/."""
+    installed = resources.files("agent") / "data" / name
+    if installed.is_file():
+        return installed.read_text(encoding="utf-8")
+    return (Path(__file__).parents[2] / "config" / name).read_text(encoding="utf-8")
 
 
 def _read_file(path: str, sources: _Sources) -> None:

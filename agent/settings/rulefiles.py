@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib import resources
-from pathlib import Path
 
 from agent.core import evidence, patterns
 from agent.core.classify import RuleSet
+from agent.core.matcher import Matcher
 from agent.core.model import Culprit, Kind, Surface, Transport
 from agent.core.rules import CODES, Pack, Repeat, Rule
 from agent.errors import UserError
 from agent.settings import document, tree
-from agent.settings.load import read_text
+from agent.settings.load import read_text, shipped
 from agent.settings.rulemodel import PackEntry, RepeatEntry, RuleEntry, RulesFile
 from agent.settings.sections import Rules
 
@@ -47,7 +46,7 @@ def load_rules(settings: Rules) -> RuleSet:
         rules += parsed.rules
         packs += parsed.packs
     if settings.builtin:
-        parsed = parse_file(builtin_text(), BUILTIN, builtin, problems)
+        parsed = parse_file(builtin_text(), BUILTIN, builtin, problems, own=True)
         rules += parsed.rules
         packs += parsed.packs
     seen: dict[str, int] = {}
@@ -60,11 +59,8 @@ def load_rules(settings: Rules) -> RuleSet:
 
 
 def builtin_text() -> str:
-    """Text of the rules that ship with the agent (in a source tree: of config/rules.yaml)."""
-    shipped = resources.files("agent") / "data" / "rules.yaml"
-    if shipped.is_file():
-        return shipped.read_text(encoding="utf-8")
-    return (Path(__file__).parents[2] / "config" / "rules.yaml").read_text(encoding="utf-8")
+    """Text of the rules that ship with the agent."""
+    return shipped("rules.yaml")
 
 
 def parse_rules(text: str, name: str, layer: int, problems: list[str]) -> list[Rule]:
@@ -72,10 +68,16 @@ def parse_rules(text: str, name: str, layer: int, problems: list[str]) -> list[R
     return parse_file(text, name, layer, problems).rules
 
 
-def parse_file(text: str, name: str, layer: int, problems: list[str]) -> Parsed:
-    """Read one file; what is wrong is added to `problems` with the file's name."""
+def parse_file(
+    text: str, name: str, layer: int, problems: list[str], *, own: bool = False
+) -> Parsed:
+    """Read one file; what is wrong is added to `problems` with the file's name.
+
+    `own` is the file that ships with the agent: its patterns are not tried again at each start,
+    for the tests have done so.
+    """
     found: list[tuple[str, str]] = []
-    value, bad = document.read(text)
+    value, bad = document.read(text, own=own)
     found.extend(bad)
     written = RulesFile()
     if isinstance(value, dict):
@@ -93,6 +95,8 @@ def parse_file(text: str, name: str, layer: int, problems: list[str]) -> Parsed:
     seen: set[str] = set()
     for at, drivers, entry in _entries(written):
         _check(entry, at, seen, found)
+        if not own:
+            _check_patterns(entry, at, found)
         if not any(path == at or path.startswith(f"{at}.") for path, _ in found):
             parsed.rules.append(_rule(entry, drivers, layer))
     for path, problem in sorted(found):
@@ -127,7 +131,6 @@ def _check(entry: RuleEntry, at: str, seen: set[str], found: list[tuple[str, str
     seen.add(entry.id)
     if entry.verdict is None and not any(path == f"{at}.verdict" for path, _ in found):
         found.append((f"{at}.verdict", "missing"))
-    _check_patterns(entry, at, found)
     for code in entry.code:
         if code not in CODES:
             found.append(
@@ -170,9 +173,9 @@ def _rule(entry: RuleEntry, drivers: tuple[str, ...], layer: int) -> Rule:
         kind=Kind(entry.verdict or "ambiguous"),
         culprit=Culprit(entry.culprit),
         drivers=drivers,
-        text=patterns.Matcher(entry.text) if entry.text else None,
-        also=patterns.Matcher(entry.also) if entry.also else None,
-        unless=patterns.Matcher(entry.unless) if entry.unless else None,
+        text=Matcher(entry.text) if entry.text else None,
+        also=Matcher(entry.also) if entry.also else None,
+        unless=Matcher(entry.unless) if entry.unless else None,
         codes=frozenset(CODES[code] for code in entry.code),
         reasons=frozenset(entry.reason),
         transports=frozenset(Transport(word) for word in entry.transport),

@@ -16,8 +16,9 @@ from tests.model.sockets import Sockets
 from tests.model.test_calls import BASE
 from tests.support.ledger import PREPARE, BrokenError
 from tests.support.modelnode import CLAIMS, DRIVER
-from tests.support.node_standins import Plugin, until
+from tests.support.node_standins import Plugin
 from tests.support.realnode import RealNode
+from tests.support.waiting import until
 
 # Real time does not repeat itself: what is found is shown as it was, not made smaller.
 ONCE = settings(BASE, phases=[Phase.generate], report_multiple_bugs=False)

@@ -28,15 +28,6 @@ PREPARE_V1 = f"/{names.SERVICE_V1}/{names.PREPARE}"
 V1 = ("v1.DRAPlugin", "v1beta1.DRAPlugin", "v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 
 
-async def until(condition: Callable[[], object], limit: float = 10.0) -> None:
-    """Wait until a condition holds; AssertionError after `limit` seconds."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + limit
-    while not condition():
-        assert loop.time() < end, "the condition did not come true"
-        await asyncio.sleep(0.005)
-
-
 @dataclass
 class Driver:
     """A driver: answers every unary call of its endpoint with its tag and the call's body."""

@@ -34,7 +34,8 @@ from agent.settings.model import (
 )
 from tests.support.ledger import PREPARE, Ask, Ledger, Sent
 from tests.support.modelnode import DRIVER, METHODS, ByWord, body_of
-from tests.support.node_standins import Driver, Kubelet, until
+from tests.support.node_standins import Driver, Kubelet
+from tests.support.waiting import until
 
 SLACK = 0.5  # seconds that either side may learn of something later than the other
 QUICK = AgentConfig(

@@ -25,6 +25,7 @@ from agent.errors import TransportError
 from agent.rpc.call import Answer, Handler, Request, ServerStream
 from agent.rpc.channel import Channel
 from agent.rpc.server import Server
+from tests.support.waiting import until
 
 LIMIT = 10.0  # seconds until a wait is a failure
 METHOD = "/test.Service/Unary"
@@ -46,16 +47,6 @@ OK: RawHeaders = [(b"grpc-status", b"0")]
 def frame(body: bytes, *, flag: int = 0, size: int | None = None) -> bytes:
     """A gRPC message with its prefix, which may lie."""
     return bytes([flag]) + (len(body) if size is None else size).to_bytes(4, "big") + body
-
-
-async def until(condition: Callable[[], bool], what: str = "condition") -> None:
-    """Wait for a condition; AssertionError after LIMIT seconds."""
-    try:
-        async with asyncio.timeout(LIMIT):
-            while not condition():
-                await asyncio.sleep(0.002)
-    except TimeoutError:
-        raise AssertionError(f"{what} did not come true") from None
 
 
 class RawPeer:

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from agent.aio import Tasks
+from agent.aio import Tasks, wait
+from agent.errors import UserError
 
 
 async def test_tasks_have_names_and_end_by_themselves() -> None:
@@ -56,6 +57,22 @@ async def test_a_crash_is_said_and_reported(caplog: pytest.LogCaptureFixture) ->
     assert len(tasks) == 0
 
 
+async def test_a_mistake_of_the_user_is_said_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    crashes: list[str] = []
+    tasks = Tasks(on_crash=lambda name, _: crashes.append(name))
+
+    async def refuse() -> None:
+        raise UserError("no such directory")
+
+    await asyncio.wait([tasks.start("reads", refuse())])
+    await asyncio.sleep(0)
+    assert caplog.messages == ["task reads ended: no such directory"]
+    assert caplog.records[0].exc_info is None
+    assert crashes == ["reads"]
+
+
 async def test_close_waits_for_every_end(caplog: pytest.LogCaptureFixture) -> None:
     tasks = Tasks()
     ended: list[str] = []
@@ -89,3 +106,19 @@ async def test_a_task_may_close_its_own_owner() -> None:
     async with asyncio.timeout(5):
         await closed.wait()
     assert other.cancelled()
+
+
+async def test_a_wait_ends_with_the_event_or_the_limit() -> None:
+    event = asyncio.Event()
+    assert not await wait(event, 0.001)
+    asyncio.get_running_loop().call_soon(event.set)
+    assert await wait(event, None)
+    assert await wait(event, 0.0)
+
+
+async def test_a_wait_that_is_cancelled_does_not_return() -> None:
+    task = asyncio.ensure_future(wait(asyncio.Event(), 60.0))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

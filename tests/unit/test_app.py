@@ -9,11 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agent import app
 from agent.app import App
-from agent.settings.model import AgentConfig, Http, NodeIdentity, Report
+from agent.errors import UserError
+from agent.observe.web import Web
+from agent.settings.model import AgentConfig, Drivers, Duration, Http, NodeIdentity, Report
+from tests.support.node_standins import Driver
 from tests.support.waiting import until
 
 QUIET = AgentConfig(http=Http(listen="127.0.0.1:0"), report=Report(enabled=False))
@@ -45,6 +49,22 @@ async def test_it_watches_says_ready_and_ends_at_sigterm(root: Path) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     assert await task == 0
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, "a second one ends it at once"
+
+
+async def test_a_drivers_series_come_and_go_with_it(root: Path) -> None:
+    agent = App(
+        msgspec.structs.replace(QUIET, drivers=Drivers(driver_absence_hold=Duration(0.1))),
+        identity(root),
+    )
+    task = asyncio.get_running_loop().create_task(agent.main())
+    driver = Driver(str(root), "gpu.example.com")
+    await driver.start()
+    up = b'dra_agent_driver_up{driver_name="gpu.example.com"} 1.0'
+    await until(lambda: up in agent.probes.metrics())
+    await driver.stop()
+    await until(lambda: b"gpu.example.com" not in agent.probes.metrics())
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await task == 0
 
 
 async def test_a_crashed_task_makes_it_unready(root: Path) -> None:
@@ -81,3 +101,19 @@ def test_an_address_in_use_ends_it_with_exit_code_2(
     config = AgentConfig(http=Http(listen="198.51.100.1:1"), report=Report(enabled=False))
     assert app.run(config, identity(root)) == 2
     assert "198.51.100.1:1" in capsys.readouterr().err
+
+
+async def test_nothing_is_registered_before_http_is_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = App(QUIET, identity(root))
+    running: list[str] = []
+
+    async def refused(_: object) -> int:
+        running.extend(agent._tasks.names)
+        raise UserError("the port is in use")
+
+    monkeypatch.setattr(Web, "start", refused)
+    with pytest.raises(UserError, match="in use"):
+        await agent.main()
+    assert running == []

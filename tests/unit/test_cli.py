@@ -128,6 +128,27 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     assert done.stderr == b""
 
 
+@pytest.mark.parametrize("command", ["schema", "explain x"])
+def test_a_full_disk_is_one_line(command: str) -> None:
+    shell = f"{sys.executable} -m agent {command} >/dev/full"
+    done = subprocess.run(["bash", "-c", shell], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"dra-agent: output: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_traceback(closed: str) -> None:
+    shell = f"{sys.executable} -m agent explain - {closed}"
+    done = subprocess.run(
+        ["bash", "-c", shell],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_output_that_cannot_show_all_characters() -> None:
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(

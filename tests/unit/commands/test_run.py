@@ -1,4 +1,6 @@
+import gc
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -20,11 +22,13 @@ def test_the_least_that_is_needed() -> None:
     assert identity == NodeIdentity(node_name="n")
 
 
-def test_every_flag() -> None:
+def test_every_flag(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kc"
+    kubeconfig.touch()
     argv = (
         "--node-name=m --kubelet-root=/k/ --driver=a.example --pod-name=p --pod-namespace=ns "
-        "--pod-uid=u --mode=enforce --registration=intake --kubeconfig=/kc --http-listen= "
-        "--log-level=debug --log-format=json"
+        f"--pod-uid=u --mode=enforce --registration=intake --kubeconfig={kubeconfig} "
+        "--http-listen= --log-level=debug --log-format=json"
     )
     config, identity = prepared(*argv.split(), NODE_NAME="n", POD_NAME="other")
     assert identity == NodeIdentity(
@@ -37,7 +41,7 @@ def test_every_flag() -> None:
     )
     assert (config.mode, config.registration, config.http.listen) == ("enforce", "intake", "")
     assert (config.log.level, config.log.format) == ("debug", "json")
-    assert config.report.kubeconfig == "/kc"
+    assert config.report.kubeconfig == str(kubeconfig)
 
 
 def test_the_pod_from_the_downward_api() -> None:
@@ -50,6 +54,13 @@ def test_all_problems_at_once() -> None:
         prepared("--kubelet-root=rel", "--driver=A", "--mode=x", "--config=/none")
     starts = [line.split(":")[0] for line in caught.value.problems]
     assert starts == ["no node name", "--kubelet-root", "--driver", "/none"]
+
+
+def test_a_kubeconfig_that_is_not_there_is_said_before_anything_starts(tmp_path: Path) -> None:
+    for path in ("/none", str(tmp_path), f"/none:{tmp_path}"):
+        with pytest.raises(UserError, match="no such file"):
+            prepared("--node-name=n", f"--kubeconfig={path}")
+    prepared("--node-name=n", "--kubeconfig=/none", DRA_AGENT_REPORT_ENABLED="false")
 
 
 def test_a_strange_node_name_is_refused() -> None:
@@ -69,5 +80,10 @@ def test_the_app_gets_both_and_its_code_is_ours(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "agent.app", app)
     monkeypatch.setattr("agent.app", app, raising=False)
     args = cli.build_parser().parse_args(["run", "--node-name=n"])
-    assert run.run(args, {}) == 7
+    try:
+        assert run.run(args, {}) == 7
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
     assert seen == [AgentConfig(), NodeIdentity(node_name="n"), Source(None, {}, {})]

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from agent.commands import rules
 from agent.core import parts
-from agent.core.classify import DEFAULT, PERMANENT_ERROR, RuleSet
+from agent.core.classify import DEFAULT, RuleSet
+from agent.core.evidence import PERMANENT_ERROR
+from agent.core.matcher import Matcher
 from agent.core.model import Culprit, Failure, Kind, Surface, Transport
-from agent.core.patterns import Matcher
 from agent.core.rules import Pack, Repeat, Rule
 from agent.settings.model import Rules
 from agent.settings.rulefiles import load_rules

@@ -1,5 +1,10 @@
 """Held verdicts: expiry, doubling, pinning, forgetting."""
 
+from dataclasses import replace
+
+import pytest
+
+from agent.core import held as module
 from agent.core.held import HeldVerdicts
 from agent.core.model import (
     ClaimOutcome,
@@ -9,6 +14,7 @@ from agent.core.model import (
     DeviceState,
     Failure,
     Kind,
+    Status,
     Surface,
     Verdict,
 )
@@ -68,3 +74,26 @@ def test_periods_can_change() -> None:
     held.put(RESULT, OUTCOME, 0.0)
     assert held.get("d", "uid-1", 1.9) is not None
     assert held.get("d", "uid-1", 2.0) is None
+
+
+def test_as_many_are_held_as_a_node_can_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LIMIT", 3)
+    held = HeldVerdicts(10.0, 100.0)
+    for uid in ("a", "b", "c", "a", "d"):
+        held.put(replace(RESULT, claim=ClaimRef("ns", uid, uid)), OUTCOME, 0.0)
+    assert [bool(held.get("d", uid, 5.0)) for uid in "abcd"] == [True, False, True, True]
+    assert held.get("d", "a", 19.0) is not None, "it came twice"
+
+
+@pytest.mark.parametrize("status", [None, Status(3, "x" * 3_000_000, b"y" * 3_000_000)])
+def test_a_drivers_megabytes_are_not_held(status: Status | None) -> None:
+    text = "begin " + "x" * 3_000_000 + " end"
+    failure = Failure("d", "prepare", Surface.CLAIM_ERROR, text, details=b"y" * 3_000_000)
+    held = HeldVerdicts(10.0, 10.0)
+    long = ClaimResult(CLAIM, b"z" * 3_000_000, failure, VERDICT, status)
+    kept = held.put(long, OUTCOME, 0.0).result
+    assert kept.failure is not None
+    assert len(repr(kept)) < 40_000
+    assert (kept.failure.text[:6], kept.failure.text[-4:]) == ("begin ", " end")
+    assert (kept.status is None) == (status is None)
+    assert held.put(RESULT, OUTCOME, 0.0).result is RESULT

@@ -55,9 +55,9 @@ def test_the_intake_directory_is_not_below_the_registry() -> None:
 
 
 def test_limit_counts_bytes() -> None:
-    assert paths.fits("/" + "a" * 106)
-    assert not paths.fits("/" + "a" * 107)
-    assert not paths.fits("/" + "é" * 54)
+    assert paths.problem("/" + "a" * 106) is None
+    assert "108 bytes" in str(paths.problem("/" + "a" * 107))
+    assert "109 bytes" in str(paths.problem("/" + "é" * 54))
 
 
 def test_any_driver_that_fits_directly_fits_through_us() -> None:
@@ -67,7 +67,7 @@ def test_any_driver_that_fits_directly_fits_through_us() -> None:
     """
     root = "/" + "r" * 55
     assert paths.root_problem(root) is None
-    assert paths.fits(paths.endpoint_path(root, "x" * 63, "abcdef"))
+    assert paths.problem(paths.endpoint_path(root, "x" * 63, "abcdef")) is None
 
 
 def test_problems_name_the_path_and_the_cause() -> None:

@@ -332,3 +332,18 @@ def test_once_means_two_attempts() -> None:
     plan.next(2.0, 0.0, None)
     plan.attempt_ended([failed(A, once)], 3.0, 3.0)
     assert isinstance(plan.next(3.0, 0.0, None), Reply)
+
+
+def test_what_is_told_of_a_text_of_megabytes_is_short_and_what_is_answered_is_whole() -> None:
+    plan = plan_of(A)
+    text = "begin " + "x" * 3_000_000 + " end"
+    plan.attempt_ended([failed(A, PERMANENT, text)], 0.1, 1.0)
+    step = plan.next(0.2, 0.5, None)
+    assert isinstance(step, Reply)
+    assert step.results[0] is not None
+    assert step.results[0].failure is not None
+    assert step.results[0].failure.text == text
+    (outcome,) = plan.outcomes()
+    for told in (outcome.first_error, outcome.last_error):
+        assert len(told) < 20_000
+        assert (told[:6], told[-4:]) == ("begin ", " end")

@@ -1,5 +1,5 @@
+from agent.core.matcher import Matcher
 from agent.core.model import Culprit, Failure, Kind, Surface, Transport
-from agent.core.patterns import Matcher
 from agent.core.rules import Pack, Repeat, Rule, strictest
 
 FAILURE = Failure("a.example", "prepare", Surface.CLAIM_ERROR, "text")

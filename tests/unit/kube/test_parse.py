@@ -19,7 +19,6 @@ def test_pod_of_a_template() -> None:
     assert pod.claims == ("p-c0",)
     assert pod.claims_complete
     assert (pod.phase, pod.started, pod.ended, pod.deleting) == ("Pending", False, False, False)
-    assert pod.restart_policy == "Never"
 
 
 def test_claims_by_name_by_template_and_extended() -> None:

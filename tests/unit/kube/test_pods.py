@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from agent.aio import Tasks
 from agent.core.pods import Pod
 from agent.kube import pods as module
 from agent.kube.client import Kube
+from agent.kube.errors import Expired, KubeError, Unavailable
 from agent.kube.pods import PodStore
 from tests.support.kube_api import (
     NODE,
@@ -21,6 +22,16 @@ from tests.support.kube_api import (
     make_pod,
     start_container,
 )
+
+NONE: tuple[dict[str, Any], ...] = ()
+
+
+class Highest(random.Random):
+    def random(self) -> float:
+        return 1.0
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
 
 
 class Bench:
@@ -119,9 +130,7 @@ async def test_too_old_a_version_lists_again(bench: Bench) -> None:
     assert [p.name for p in bench.store.of_claim("ns", "c")] == ["b"]
 
 
-async def test_410_in_the_watch_lists_again_at_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_410_in_the_watch_lists_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.api.forget_history()
     real = bench.kube.list_pods
 
@@ -166,25 +175,51 @@ async def test_a_callback_that_raises_stops_nothing(
     assert "callback failed" in caplog.text
 
 
-async def test_a_server_that_ends_each_watch_is_not_flooded(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", [None, Expired("410: too old", 410), Unavailable("500: no", 500)])
+async def test_a_server_that_lists_but_ends_each_watch_is_asked_ever_less(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, how: KubeError | None
 ) -> None:
-    monkeypatch.setattr(module, "BACKOFF", (0.2, 0.2))
-    count = 0
-
     async def ends(*_: object) -> AsyncIterator[dict[str, Any]]:
-        nonlocal count
-        count += 1
-        none: tuple[dict[str, Any], ...] = ()
-        for event in none:
+        if how is not None:
+            raise how
+        for event in NONE:
             yield event
 
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 8:
+            raise asyncio.CancelledError
+
     monkeypatch.setattr(bench.kube, "watch_pods", ends)
+    monkeypatch.setattr(module, "BACKOFF", (1.0, 30.0))
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(bench.store, "_rng", Highest())
+    with pytest.raises(asyncio.CancelledError):
+        await bench.store.run()
+    assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_a_watch_that_lasted_makes_the_waits_short_again() -> None:
+    pace = module.Pace(Highest())
+    assert [pace.after(1.0, failed=True) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert [pace.after(s, failed=False) for s in (240.0, 0.0, 0.0)] == [0.5, 1, 2]
+
+
+async def test_an_answer_of_another_shape_is_a_failure_like_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = bench.kube._request
+    shapes: Iterator[dict[str, Any]] = iter([{"items": "no"}, {"items": [5]}, {"metadata": 5}])
+
+    async def odd(*args: Any, **more: Any) -> dict[str, Any]:
+        return next(shapes, {}) or await real(*args, **more)
+
+    monkeypatch.setattr(bench.kube, "_request", odd)
+    await bench.api.put_pod(make_pod("p", "c"))
     await bench.run()
-    await eventually(lambda: count >= 2)
-    begun, before = asyncio.get_running_loop().time(), count
-    await eventually(lambda: count >= before + 4)
-    assert asyncio.get_running_loop().time() - begun > 0.05
+    assert [pod.name for pod in bench.store.all()] == ["p"]
 
 
 async def test_only_this_nodes_pods_are_asked_for(bench: Bench) -> None:

@@ -42,6 +42,20 @@ def test_error_events_raise() -> None:
     assert wire.watch_event(b'{"type":"ADDED"}') == {"type": "ADDED"}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"ERROR","object":5}',
+        b'{"type":"ERROR","object":{"code":"x"}}',
+        b'{"type":"ADDED","object":[1]}',
+        b'{"type":"ADDED","object":{"metadata":5}}',
+    ],
+)
+def test_an_odd_event_is_unavailable(line: bytes) -> None:
+    with pytest.raises(errors.Unavailable):
+        wire.watch_event(line)
+
+
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b"\xff"])
 def test_what_is_no_object_is_unavailable(raw: bytes) -> None:
     with pytest.raises(errors.Unavailable):

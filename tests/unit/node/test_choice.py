@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from agent.node.choice import Choice
@@ -48,7 +50,14 @@ def test_other_plugins_and_drivers_without_a_known_service_are_refused() -> None
         "relative.sock",
         "/k/plugins_registry/dra-agent~00000000~000000.sock",
         "/k/dra-agent.io/x.sock",
+        "/k/plugins/dra-agent.io/../dra-agent.io/./x.sock",
+        "/k/dra\0.sock",
     ],
 )
 def test_endpoints_that_are_ours_or_unusable_are_refused(endpoint: str) -> None:
     assert "endpoint" in refusal(Choice(), "gpu.example.com", endpoint)
+
+
+def test_a_link_to_a_socket_of_ours_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "dra.sock").symlink_to(tmp_path / "dra-agent.io" / "x.sock")
+    assert "the agent's own" in refusal(Choice(), "gpu.example.com", str(tmp_path / "dra.sock"))

@@ -15,7 +15,7 @@ from agent.node.info import make_status
 from agent.rpc.call import Answer, Request, ServerStream
 from agent.rpc.channel import Channel
 from agent.rpc.server import Server
-from tests.support.node_standins import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

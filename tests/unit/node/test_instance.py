@@ -13,7 +13,8 @@ from agent.core.model import Status
 from agent.node.choice import Choice
 from agent.node.instance import Instance, State
 from agent.node.watch import Found, Identity
-from tests.support.node_standins import Driver, until
+from tests.support.node_standins import Driver
+from tests.support.waiting import until
 
 GPU = "gpu.example.com"
 
@@ -160,3 +161,20 @@ async def test_one_that_leaves_lets_its_calls_end(driver: Driver, instance: Made
     await until(lambda: one.channel is not None and not one.channel.connected)
     assert states == [State.CONNECTING, State.CONNECTED]
     await until(lambda: one.ended)
+
+
+async def test_an_endpoint_that_becomes_a_link_to_ours_is_not_connected(
+    root: str, driver: Driver, instance: Made
+) -> None:
+    one, _ = instance
+    await driver.start()
+    one.start()
+    await until(lambda: one.connected)
+    own = os.path.join(root, "dra-agent.io", "x.sock")
+    os.mkdir(os.path.dirname(own))
+    os.rename(driver.endpoint_path, own)  # it listens, as ours would
+    os.symlink(own, driver.endpoint_path)
+    assert one.channel is not None
+    await one.channel.close()
+    await until(lambda: one.state is State.DOWN)
+    assert "the agent's own" in one.last_error

@@ -18,7 +18,7 @@ from agent.node.link import Link
 from agent.node.watch import Found, Identity
 from agent.rpc.call import Answer, Request
 from agent.rpc.channel import Channel
-from tests.support.node_standins import until
+from tests.support.waiting import until
 
 GPU = "gpu.example.com"
 FAST = Periods(renew_delay=0.05, renew_again=(), retire_after=0.05, hold=0.05, answer_grace=0.05)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -46,6 +47,30 @@ def test_a_sidecar_locks_its_driver_only(root: str) -> None:
         locks(root, only="gpu").acquire()
     node.drop("gpu")
     locks(root, only="gpu").acquire()
+
+
+def test_a_driver_that_cannot_be_locked_now_is_tried_again(root: str) -> None:
+    node = locks(root)
+    path = Path(paths.lock_path(root, "gpu"))
+    path.mkdir()
+    assert not node.take("gpu")
+    assert "cannot open the lock file" in node.blocked["gpu"]
+    path.rmdir()
+    assert node.take("gpu")
+    assert node.blocked == {}
+    node.close()
+
+
+def test_a_full_disk_does_not_hinder_the_lock(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    first = locks(root)
+    first.acquire()
+    with pytest.raises(UserError, match="another agent"):
+        locks(root).acquire()
+    first.close()
 
 
 def test_the_lock_file_is_private_and_no_link_is_followed(root: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from agent import names
 from agent.core import paths
 from agent.core.model import Status
 from agent.errors import TransportError, UserError
+from agent.node.hooks import Hooks
 from agent.node.registry import Registry
 from agent.rpc.call import UNIMPLEMENTED
 from agent.rpc.channel import Channel
@@ -28,7 +29,8 @@ from agent.settings.model import (
     Overlay,
     Registration,
 )
-from tests.support.node_standins import PREPARE_V1, Driver, Kubelet, Relay, until
+from tests.support.node_standins import PREPARE_V1, Driver, Kubelet, Relay
+from tests.support.waiting import until
 
 GPU = "gpu.example.com"
 NIC = "nic.example.com"
@@ -41,6 +43,7 @@ def config(
     retire_after: float = 0.3,
     hold: float = 0.3,
     again: tuple[float, ...] = (0.5,),
+    rescan: float = 5,
 ) -> AgentConfig:
     return AgentConfig(
         registration=Registration(
@@ -54,7 +57,7 @@ def config(
         ),
         drivers=Drivers(
             deny=deny or [],
-            rescan=Duration(5),
+            rescan=Duration(rescan),
             driver_absence_hold=Duration(hold),
             reconnect=Duration(0.02),
         ),
@@ -68,11 +71,13 @@ class Agent:
         self.settings = settings or config()
         self.relay = Relay(hold=self.settings.drivers.driver_absence_hold)
         self.triggers: list[tuple[str, str]] = []
+        self.gone: list[str] = []
         self.registry = Registry(
             settings=self.settings,
             identity=NodeIdentity(node_name="node-a", kubelet_root=root, **identity),
             handlers=self.relay,
             on_trigger=lambda driver, reason: self.triggers.append((driver, reason)),
+            hooks=Hooks(on_gone=self.gone.append),
         )
         self.task: asyncio.Task[None] | None = None
 
@@ -217,6 +222,27 @@ async def test_a_second_notify_is_a_renewal_the_first_is_none(
         assert agent.triggers == [(GPU, "kubelet-restart")]
 
 
+@pytest.mark.parametrize("kind", ["overlay", "intake"])
+async def test_a_registration_socket_that_somebody_removed_is_made_again(
+    root: str, kubelet: Kubelet, kind: str
+) -> None:
+    settings = config(kind=kind, rescan=0.1)
+    registry = paths.registry_dir(root) if kind == "overlay" else paths.intake_dir(root)
+    os.makedirs(registry, exist_ok=True)
+    made = Driver(root, GPU, registry=registry)
+    await made.start()
+    async with Agent(root, settings) as agent:
+        await until(lambda: agent.registry.links and agent.registry.links[GPU].registered)
+        (old,) = agent.registry.links[GPU].generations.values()
+        os.unlink(old.sockets.registration)
+        await until(lambda: agent.generations() and old.name not in agent.generations())
+        await until(lambda: agent.registry.links[GPU].registered)
+        (new,) = agent.registry.links[GPU].generations.values()
+        assert not new.removed
+        assert "socket-removed" not in [reason for _, reason in agent.triggers], "verdicts stay"
+    await made.stop()
+
+
 async def test_evidence_of_a_bypass_is_a_renewal(
     root: str, kubelet: Kubelet, driver: Driver
 ) -> None:
@@ -283,6 +309,7 @@ async def test_a_driver_that_left_in_order_is_forgotten_after_the_hold(
         await driver.stop()
         await until(lambda: not kubelet.of(GPU))
         await until(lambda: GPU not in agent.registry.links)
+        assert agent.gone == [GPU]
         with pytest.raises(LookupError):
             await kubelet.call(GPU)
         assert os.listdir(paths.registry_dir(root)) == []

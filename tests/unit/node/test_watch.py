@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -104,6 +105,47 @@ async def test_a_directory_that_is_missing_or_goes_away_is_named(place: str) -> 
     with pytest.raises(UserError, match=missing):
         async with asyncio.timeout(20):
             await anext(stream)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+async def test_a_directory_that_is_made_anew_is_followed_again(place: str, bound: bool) -> None:
+    inner = os.path.join(place, "registry")
+    os.mkdir(inner)
+    with socket.socket(socket.AF_UNIX) as held:  # keeps the old directory from being ended
+        if bound:
+            held.bind(os.path.join(inner, "old.sock"))
+        stream = snapshots(inner, rescan=60)
+        await anext(stream)
+        shutil.rmtree(inner)
+        os.mkdir(inner)
+        async with asyncio.timeout(20):
+            while names(await anext(stream)):
+                pass
+            bind(inner, "a.sock")
+            while names(await anext(stream)) != ["a.sock"]:
+                pass
+        await stream.aclose()
+
+
+async def test_a_shortage_of_files_is_waited_out(
+    place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = snapshots(place, rescan=60)
+    await anext(stream)
+    real, fails = os.listdir, iter([True, True])
+
+    def listdir(path: str) -> list[str]:
+        if next(fails, False):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    monkeypatch.setattr(watch, "_POLL", 0.01)
+    bind(place, "a.sock")
+    async with asyncio.timeout(20):
+        assert names(await anext(stream)) == ["a.sock"]
+    assert "Too many open files" in caplog.text
+    await stream.aclose()
 
 
 async def test_without_inotify_the_directory_is_polled(

@@ -101,7 +101,7 @@ def test_the_rest_of_the_names() -> None:
     metrics.renewal(DRIVER, "bypass")
     metrics.report("condition", "ok")
     metrics.report_queue(7)
-    metrics.report_dropped()
+    metrics.report("fact", "dropped")
     metrics.kube_request("PATCH", "pods/status", 409, 0.02)
     one = {"driver_name": DRIVER}
     assert value(metrics, "dra_agent_registered", **one) == 1

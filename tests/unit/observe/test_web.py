@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -101,6 +102,17 @@ async def test_a_probe_that_raises_fails_and_the_server_goes_on(site: Site) -> N
     assert (await site.get("/livez"))[0] == 200
 
 
+async def test_a_strangers_broken_request_is_no_line_in_the_log(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+    writer.write(b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n")
+    async with asyncio.timeout(20):
+        assert b" 400 " in await reader.readline()
+    writer.close()
+    assert caplog.messages == []
+
+
 async def test_metrics(site: Site) -> None:
     status, text, response = await site.get("/metrics")
     assert status == 200
@@ -111,8 +123,10 @@ async def test_metrics(site: Site) -> None:
 
 async def test_state_is_json_of_whatever_it_holds(site: Site) -> None:
     site.probes.facts = {"a": Check("x", ok=True), "c": Culprit.DEVICE, "o": object(), "t": (1, 2)}
+    site.probes.facts["socket"] = os.fsdecode(b"/r/\xff\x9b\x1b\xc2\x9b.sock")
     status, text, response = await site.get("/debug/state")
     assert status == 200
+    assert text.replace("\n", "").isprintable()
     assert response.content_type == "application/json"
     got = json.loads(text)
     assert got["a"]["name"] == "x"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+import tempfile
 
 import pytest
 
 from agent import names
-from agent.core.model import Metadata, Status
-from agent.rpc.call import Answer, Request, ServerStream
+from agent.core.model import Status
+from agent.rpc.call import Answer, Request
+from agent.rpc.channel import Channel
+from agent.rpc.server import Server
+from tests.support.node_standins import Driver
 from tests.support.proxying import DRIVER, PREPARE, A, B, Bench, enforcing, prepared, refused
 
 
@@ -39,31 +42,34 @@ async def test_a_request_nobody_can_read_is_the_drivers_to_refuse() -> None:
 
 
 async def test_other_methods_are_relayed_to_the_instance_kubelet_would_pick() -> None:
-    class Stream:
-        method = "/v1.Other/Watch"
-        metadata: Metadata = ()
-        deadline = None
-        ended: Status | None = None
+    method, asked = "/v1.DRAResourceHealth/NodeWatchResources", list[str]()
+    with tempfile.TemporaryDirectory(prefix="dra") as root:
+        driver = Driver(root, DRIVER)
+        await driver.start()
+        upstream, channel = Channel(driver.endpoint_path), Channel(f"{root}/agent.sock")
+        await upstream.connect()
+        connected: list[Channel] = [upstream]
 
-        async def end(self, status: Status | None = None, trailers: Metadata = ()) -> None:
-            self.ended = status
+        def pick(service: str) -> Channel | None:
+            asked.append(service)
+            return connected[0] if connected else None
 
-    relayed: list[str] = []
-
-    class Channel:
-        async def relay(self, method: str, stream: ServerStream) -> None:
-            relayed.append(method)
-
-    bench = Bench()
-    relay = bench.proxy.stream(bench.scripted.link)
-    bench.scripted.pick = lambda service: Channel()  # type: ignore[method-assign,assignment,return-value]
-    await relay(cast(ServerStream, Stream()))
-    assert relayed == ["/v1.Other/Watch"]
-    bench.scripted.pick = lambda service: None  # type: ignore[method-assign]
-    lonely = Stream()
-    await relay(cast(ServerStream, lonely))
-    assert lonely.ended is not None
-    assert lonely.ended.code == 14
+        bench = Bench()
+        bench.scripted.pick = pick  # type: ignore[method-assign,assignment]
+        link = bench.scripted.link
+        server = Server(unary=bench.proxy.unary(link), stream=bench.proxy.stream(link))
+        await server.start(f"{root}/agent.sock")
+        await channel.connect()
+        assert (await channel.unary(method, b"x", timeout=5)).body == b"driver:x"
+        assert asked == ["v1.DRAResourceHealth"]
+        connected.clear()
+        status = (await channel.unary(method, b"x", timeout=5)).status
+        said = f"dra-agent: {DRIVER}: no instance of the driver is connected"
+        assert status == Status(14, said)
+        await channel.close()
+        await server.close()
+        await upstream.close()
+        await driver.stop()
 
 
 async def test_calls_are_counted_with_the_code_kubelet_got() -> None:

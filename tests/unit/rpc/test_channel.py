@@ -25,8 +25,8 @@ from tests.support.rpc import (
     RawHeaders,
     RawPeer,
     frame,
-    until,
 )
+from tests.support.waiting import until
 
 STREAM = "/test.Service/Stream"
 

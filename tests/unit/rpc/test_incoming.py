@@ -10,7 +10,8 @@ from agent.core.model import Status, Transport
 from agent.errors import TransportError
 from agent.rpc import call
 from agent.rpc.call import Answer, Request, ServerStream
-from tests.support.rpc import LIMIT, REQUEST, Pair, RawPeer, frame, until
+from tests.support.rpc import LIMIT, REQUEST, Pair, RawPeer, frame
+from tests.support.waiting import until
 
 
 async def code_of(pair: Pair, timeout: float = LIMIT) -> tuple[int, str]:

@@ -29,11 +29,13 @@ from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import PingReceived, StreamReset
 
-from agent.core.model import Status, Transport
+from agent.core.model import Culprit, Failure, Status, Surface, Transport
 from agent.errors import TransportError
 from agent.rpc import call, http2, mend
 from agent.rpc.call import Answer, Request
 from agent.rpc.channel import Channel
+from agent.settings.model import Rules
+from agent.settings.rulefiles import load_rules
 from tests.support.rpc import (
     LIMIT,
     METHOD,
@@ -45,8 +47,8 @@ from tests.support.rpc import (
     RawHeaders,
     RawPeer,
     frame,
-    until,
 )
+from tests.support.waiting import until
 
 BIG_TEXT = "é%" * 25_000  # 100 KiB and more once it is escaped
 
@@ -255,14 +257,25 @@ async def test_a_bad_answer_is_a_protocol_error(driver: Driver, body: bytes) -> 
     assert (await driver.call()).body == b"fine"
 
 
-async def test_a_compressed_answer_is_a_status(driver: Driver) -> None:
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        pytest.param(frame(b"x", flag=1), call.UNIMPLEMENTED, id="compressed"),
+        pytest.param(frame(b"", size=call.MAX_MESSAGE + 1), call.RESOURCE_EXHAUSTED, id="large"),
+    ],
+)
+async def test_a_message_we_cannot_take_is_a_status_that_accuses_the_driver(
+    driver: Driver, message: bytes, code: int
+) -> None:
     async def script(peer: RawPeer, stream_id: int, _: RawHeaders) -> None:
-        peer.answer(stream_id, frame(b"x", flag=1))
+        peer.answer(stream_id, message)
 
     driver.script = script
-    answer = await driver.call()
-    assert answer.status is not None
-    assert answer.status.code == call.UNIMPLEMENTED
+    status = (await driver.call()).status
+    assert status is not None
+    assert status.code == code
+    failure = Failure("d.example", "prepare", Surface.CALL_ERROR, status.message, status.code)
+    assert load_rules(Rules()).classify(failure).culprit is Culprit.DRIVER
 
 
 # Headers

@@ -13,7 +13,8 @@ from agent.errors import TransportError, UserError
 from agent.rpc.call import Answer, Request
 from agent.rpc.channel import Channel
 from agent.rpc.server import Server
-from tests.support.rpc import LIMIT, METHOD, Pair, RawPeer, frame, until
+from tests.support.rpc import LIMIT, METHOD, Pair, RawPeer, frame
+from tests.support.waiting import until
 
 
 async def test_the_socket_is_for_the_owner_alone(pair: Pair) -> None:

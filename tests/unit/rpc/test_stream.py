@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from agent.core.model import Transport
 from agent.errors import TransportError
 from agent.rpc.stream import Inbox
-from tests.support.rpc import LIMIT, Driver, Pair, RawHeaders, RawPeer, frame, until
+from tests.support.rpc import LIMIT, Driver, Pair, RawHeaders, RawPeer, frame
+from tests.support.waiting import until
 
 
 @given(st.lists(st.binary(max_size=10)), st.lists(st.integers(0, 12)))

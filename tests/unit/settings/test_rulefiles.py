@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.core import patterns
 from agent.core.model import Culprit, Failure, Kind, Surface
 from agent.errors import UserError
+from agent.settings import document
 from agent.settings.model import Rules
 from agent.settings.rulefiles import builtin_text, load_rules, parse_rules
 
@@ -21,7 +23,23 @@ def failure(text: str, driver: str = "a.example") -> Failure:
 
 
 def test_builtin_rules_load_without_a_problem() -> None:
+    """Start relies on this: it does not try the patterns of the built-in file again."""
     assert problems(builtin_text()) == []
+
+
+def test_start_tries_only_the_patterns_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(patterns, "problem", lambda pattern, *groups: tried.append(pattern))
+    path = tmp_path / "mine.yaml"
+    path.write_text(HEAD + "rules: [{id: a, verdict: permanent, text: mine, also: too}]")
+    assert len(load_rules(Rules(files=[str(path)])).rules) > 100
+    assert tried == ["mine", "too"]
+
+
+def test_both_readers_read_the_builtin_file_alike() -> None:
+    assert document.read(builtin_text(), own=True) == document.read(builtin_text())
     assert len(load_rules(Rules()).rules) > 50
 
 
