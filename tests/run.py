@@ -193,10 +193,36 @@ def unit(total: Total) -> None:
 
 def pytest(total: Total, name: str, *argv: str | Path) -> None:
     """A pytest run, counted from its own report."""
+    counted(total, name, run(*argv, f"--junitxml={report_of(name)}"))
+
+
+@contextlib.contextmanager
+def aside(total: Total, name: str, *argv: str | Path) -> Iterator[None]:
+    """A pytest run beside what the block does; its output is shown when both have ended."""
+    command = [*map(str, argv), f"--junitxml={report_of(name)}"]
+    output = REPORTS / f"{name}.txt"
+    with output.open("wb") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT)
+    try:
+        yield
+        code = process.wait()
+    finally:
+        process.terminate()
+    print(output.read_text(errors="replace"), flush=True)
+    counted(total, name, code)
+
+
+def report_of(name: str) -> Path:
+    """Where pytest is to write its report; an old one is removed."""
     REPORTS.mkdir(parents=True, exist_ok=True)
     report = REPORTS / f"{name}.xml"
     report.unlink(missing_ok=True)
-    code = run(*argv, f"--junitxml={report}")
+    return report
+
+
+def counted(total: Total, name: str, code: int) -> None:
+    """Add what a pytest run that ended with `code` has reported."""
+    report = REPORTS / f"{name}.xml"
     before = total.failed
     if report.exists():
         count(total, ET.parse(report).getroot(), name)
@@ -222,15 +248,16 @@ def node(total: Total) -> None:
     """The agent on a real kubelet; needs root, Go and a Debian-like system."""
     if built(total):
         with stage(total, "node tests"):
-            on_kubelet(total, "node", "not slow")
+            pytest(total, "node", *on_kubelet("not slow"))
 
 
-def built(total: Total) -> bool:
+def built(total: Total, kube: str = "newest") -> bool:
     """Whether the node tests can run; what keeps them from it is said."""
-    build = ROOT / "tests" / "node" / "build.py"
-    with stage(total, "node tests: build"):
+    command = [tool("python"), ROOT / "tests" / "node" / "build.py"]
+    env = {**os.environ, "DRA_KUBE": kube}
+    with stage(total, f"node tests: build for the {kube} kubelet"):
         done = subprocess.run(
-            [tool("python"), build], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False
+            command, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True, check=False
         )
         sys.stderr.write(done.stderr)
     if done.returncode == EXIT_MISSING:
@@ -241,19 +268,28 @@ def built(total: Total) -> bool:
     return done.returncode == 0
 
 
-def on_kubelet(total: Total, name: str, marked: str) -> None:
-    """The node tests with a mark."""
+def on_kubelet(marked: str, *more: str, kube: str = "newest") -> list[str | Path]:
+    """The command for the node tests with a mark."""
     runner = ROOT / "tests" / "node" / "run.py"
-    pytest(total, name, tool("python"), runner, "-m", marked)
+    return ["env", f"DRA_KUBE={kube}", tool("python"), runner, "-m", marked, *more]
 
 
 def long(total: Total) -> None:
-    """Tests marked slow, those on a real kubelet too."""
-    with stage(total, "long tests"):
-        pytest(total, "long", tool("python"), "-m", "pytest", "-q", "-m", "slow", "--timeout=0")
-    if built(total):
-        with stage(total, "long node tests"):
-            on_kubelet(total, "node-long", "slow")
+    """Tests marked slow. Half-hours of idleness and of chaos go by beside the others."""
+    newest, oldest = built(total), built(total, "oldest")
+    with stage(total, "long tests"), contextlib.ExitStack() as beside:
+        processes = (tool("python"), "-m", "pytest", "-q", "-m", "slow", "--timeout=0")
+        beside.enter_context(aside(total, "long", *processes))
+        if newest:
+            beside.enter_context(aside(total, "node-chaos", *on_kubelet("slow", "-k", "chaos")))
+            pytest(total, "node-long", *on_kubelet("slow", "-k", "not chaos"))
+        if oldest:
+            same = ("-k", "test_same_as_without")
+            pytest(total, "node-oldest", *on_kubelet("slow", *same, kube="oldest"))
+    if newest and oldest:
+        with stage(total, "page of the comparison"):
+            # Last, for it shows what all runs saw.
+            pytest(total, "node-page", *on_kubelet("not slow", "-k", "test_the_page_has_the_shape"))
 
 
 STAGES: dict[str, Callable[[Total], None]] = {

@@ -2,6 +2,7 @@
 
 Everything goes to the git-ignored `.cache/` of the repository; nothing is installed into the
 system. Steps whose inputs did not change are skipped, so the tests' launcher calls this always.
+DRA_KUBE=oldest prepares for a run on the oldest supported Kubernetes instead of the newest.
 Only the standard library is used: it must work before any virtual environment exists.
 """
 
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -25,7 +27,6 @@ ROOT = DEBS / "root"
 BIN = CACHE / "bin"
 GO = HERE / "go"
 
-VERSION = "v1.37.2"
 PACKAGES = (
     "busybox-static",
     "containerd",
@@ -34,7 +35,6 @@ PACKAGES = (
     "libseccomp2",
     "runc",
 )
-PROGRAMS = ("kube", "driver")
 TOOLS = {
     "go": "Go 1.26 or newer (https://go.dev/dl)",
     "apt-get": "a Debian or Ubuntu system",
@@ -46,17 +46,51 @@ TOOLS = {
 }
 EXIT_MISSING = 3
 
+CHOICE = "DRA_KUBE"
 _VERSION_PACKAGE = "k8s.io/component-base/version"
-_MAJOR, _MINOR, _ = VERSION.removeprefix("v").split(".")
-# Without these the components call themselves v0.0.0, which version-dependent code believes.
-LDFLAGS = (
-    f"-s -w -X {_VERSION_PACKAGE}.gitVersion={VERSION}"
-    f" -X {_VERSION_PACKAGE}.gitMajor={_MAJOR} -X {_VERSION_PACKAGE}.gitMinor={_MINOR}"
-)
+
+
+@dataclass(frozen=True)
+class Kube:
+    """A release of Kubernetes: all components in one program."""
+
+    program: str
+    version: str
+    modules: str  # the pair of module files it is built with, without their endings
+    gates: tuple[str, ...] = ()  # that an admin turns on to see devices' health
+    notifies_again: bool = True  # a driver that did not take the notice of its registration
+
+    @property
+    def binary(self) -> Path:
+        return BIN / self.program
+
+    @property
+    def minor(self) -> str:
+        """As people call it: 1.37."""
+        return ".".join(self.version.removeprefix("v").split(".")[:2])
+
+
+NEWEST = Kube("kube", "v1.37.2", "go")
+OLDEST = Kube("kube-oldest", "v1.34.4", "oldest", ("ResourceHealthStatus",), notifies_again=False)
+KUBES = {"newest": NEWEST, "oldest": OLDEST}
+DRIVER = "driver"
 
 
 class Missing(Exception):
     """Something that this program may not install itself."""
+
+
+def kube() -> Kube:
+    """The release that this session runs."""
+    choice = os.environ.get(CHOICE) or "newest"
+    if choice not in KUBES:
+        raise SystemExit(f"error: {CHOICE} is {choice!r}; there are {', '.join(KUBES)}")
+    return KUBES[choice]
+
+
+def programs() -> tuple[str, str]:
+    """The Go programs of this session."""
+    return kube().program, DRIVER
 
 
 def search_path() -> str:
@@ -81,7 +115,7 @@ def check_tools() -> None:
 def outdated() -> list[str]:
     """Names the parts that a run would have to make; empty when the tests can start."""
     parts = [] if _stamped(DEBS / "key", _debs_key()) else ["debian packages"]
-    return parts + [name for name in PROGRAMS if not _stamped(BIN / f"{name}.key", _go_key(name))]
+    return parts + [name for name in programs() if not program_is_built(name)]
 
 
 def _stamped(stamp: Path, key: str) -> bool:
@@ -92,11 +126,39 @@ def _debs_key() -> str:
     return hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()
 
 
-def _go_key(program: str, module: Path = GO) -> str:
+@dataclass(frozen=True)
+class _Recipe:
+    """What goes into one Go program."""
+
+    folder: str  # in cmd/
+    modules: str
+    flags: str  # for the linker
+
+
+def _recipe(program: str) -> _Recipe:
+    """The driver and the programs of other tests have the newest release's version, too."""
+    for release in KUBES.values():
+        if release.program == program:
+            return _Recipe(NEWEST.program, release.modules, _flags(release.version))
+    return _Recipe(program, NEWEST.modules, _flags(NEWEST.version))
+
+
+def _flags(version: str) -> str:
+    """Else components call themselves v0.0.0, which version-dependent code believes."""
+    major, minor, _ = version.removeprefix("v").split(".")
+    return (
+        f"-s -w -X {_VERSION_PACKAGE}.gitVersion={version}"
+        f" -X {_VERSION_PACKAGE}.gitMajor={major} -X {_VERSION_PACKAGE}.gitMinor={minor}"
+    )
+
+
+def _go_key(program: str, module: Path) -> str:
     """Hash of everything that goes into one program, so that an edit of one builds one."""
-    digest = hashlib.sha256(LDFLAGS.encode())
-    sources = sorted((module / "cmd" / program).glob("*.go"))
-    for source in (module / "go.mod", module / "go.sum", *sources):
+    recipe = _recipe(program)
+    digest = hashlib.sha256(recipe.flags.encode())
+    sources = sorted((module / "cmd" / recipe.folder).glob("*.go"))
+    modules = (module / f"{recipe.modules}.{ending}" for ending in ("mod", "sum"))
+    for source in (*modules, *sources):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -128,16 +190,17 @@ def prepare_debs() -> None:
     (DEBS / "key").write_text(_debs_key())
 
 
-def program_is_built(name: str, module: Path) -> bool:
-    """For the tests that have a Go module of their own (tests/wire)."""
+def program_is_built(name: str, module: Path = GO) -> bool:
+    """`module` is for the tests that have a Go module of their own (tests/wire)."""
     return _stamped(BIN / f"{name}.key", _go_key(name, module))
 
 
 def build_program(name: str, module: Path = GO) -> None:
     """Builds one Go program; static, so that it runs the same everywhere."""
     BIN.mkdir(parents=True, exist_ok=True)
-    output = BIN / name
-    command = ("go", "build", "-trimpath", "-ldflags", LDFLAGS, "-o", str(output), f"./cmd/{name}")
+    recipe = _recipe(name)
+    what = ("-modfile", f"{recipe.modules}.mod", "-ldflags", recipe.flags, "-o", str(BIN / name))
+    command = ("go", "build", "-trimpath", *what, f"./cmd/{recipe.folder}")
     _run(*command, cwd=module, env={"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"})
     (BIN / f"{name}.key").write_text(_go_key(name, module))
 
@@ -173,7 +236,7 @@ def main() -> int:
             if "debian packages" in todo:
                 with _timed("Debian packages"):
                     prepare_debs()
-            for name in PROGRAMS:
+            for name in programs():
                 if name in todo:
                     with _timed(f"Go build of {name} (the first one takes about 8 minutes)"):
                         build_program(name)

@@ -83,7 +83,7 @@ def figures(request: pytest.FixtureRequest) -> Callable[[str], None]:
 @pytest.fixture(scope="session")
 def node(request: pytest.FixtureRequest) -> Iterator[Node]:
     """The cluster. Tests that stop parts of it start them again."""
-    node = Node(run.WORK, build.BIN / "kube", build.ROOT)
+    node = Node(run.WORK, build.kube(), build.ROOT)
     request.config.stash[_node] = node
     try:
         node.up()

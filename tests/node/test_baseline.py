@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+
+import pytest
 
 from .harness import objects
 from .harness.cluster import Node
@@ -67,3 +70,28 @@ def test_an_error_of_the_whole_call_keeps_its_text(
     )
     assert "no memory left" in event["message"]
     assert gpu.answers()[0]["code"] == 8
+
+
+def test_a_driver_that_has_left_is_called_until_the_kubelet_sees_it(
+    node: Node, namespace: str, driver: Callable[..., Driver]
+) -> None:
+    """It looks once a second: a pod in that second gets UNAVAILABLE, with us and without."""
+    gpu = driver(GPU)
+    gpu.fail("device busy")
+    create_pod(node, namespace, "asked")
+
+    def said(word: str) -> bool:
+        events = node.api.events(namespace, "asked", "FailedPrepareDynamicResources")
+        return any(word in event["message"] for event in events)
+
+    wait_for(lambda: said("device busy"), 30, "first prepare")
+    for attempt in range(5):  # its look may come before the pod's change
+        gpu.stop()
+        change = {"metadata": {"annotations": {"attempt": str(attempt)}}}
+        node.api.patch(f"/api/v1/namespaces/{namespace}/pods/asked", change)
+        with contextlib.suppress(AssertionError):
+            wait_for(lambda: said("code = Unavailable"), 3)
+        gpu.start()  # the pod needs it to end
+        if said("code = Unavailable"):
+            return
+    pytest.fail("never called between its end and the kubelet's look")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -76,18 +78,46 @@ def test_the_own_interpreter_is_found_by_version() -> None:
     assert run.version_of("/nonexistent") == ""
 
 
-def test_long_runs_the_slow_tests_on_a_kubelet_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[tuple[str, str]] = []
+def test_long_runs_the_slow_tests_on_both_kubelets_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: dict[str, str] = {}
 
     def note(total: run.Total, name: str, *argv: str | Path) -> None:
-        ran.append((name, " ".join(map(str, argv))))
+        ran[name] = " ".join(map(str, argv))
+
+    @contextlib.contextmanager
+    def note_aside(total: run.Total, name: str, *argv: str | Path) -> Iterator[None]:
+        note(total, name, *argv)
+        yield
 
     monkeypatch.setattr(run, "pytest", note)
-    monkeypatch.setattr(run, "built", lambda total: True)
+    monkeypatch.setattr(run, "aside", note_aside)
+    monkeypatch.setattr(run, "built", lambda total, kube="newest": True)
     run.long(run.Total())
-    assert [name for name, _ in ran] == ["long", "node-long"]
-    assert all("-m slow" in argv for _, argv in ran)
-    assert "tests/node/run.py" in ran[1][1]
+    assert list(ran) == ["long", "node-chaos", "node-long", "node-oldest", "node-page"]
+    page = ran.pop("node-page")
+    assert "-m not slow -k test_the_page" in page
+    assert all("-m slow" in argv for argv in ran.values())
+    assert all("tests/node/run.py" in argv for name, argv in ran.items() if name != "long")
+    assert ran["node-chaos"].endswith("-k chaos")
+    assert ran["node-long"].endswith("-k not chaos")
+    assert "DRA_KUBE=newest" in ran["node-long"]
+    assert "DRA_KUBE=oldest" in ran["node-oldest"]
+
+
+@pytest.mark.parametrize("body", ["assert True", "assert False"])
+def test_a_run_beside_another_is_counted_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], body: str
+) -> None:
+    monkeypatch.setattr(run, "REPORTS", tmp_path / "reports")
+    file = tmp_path / "test_it.py"
+    file.write_text(f"def test_it():\n    {body}\n")
+    total = run.Total()
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file)
+    with run.aside(total, "beside", *command, f"--rootdir={tmp_path}", "-c", "/dev/null"):
+        assert total.passed == total.failed == 0
+    good = body == "assert True"
+    assert (total.passed, total.failed) == (good, not good)
+    assert ("1 passed" if good else "1 failed") in capsys.readouterr().out
 
 
 def test_a_node_build_that_lacks_something_is_a_loud_skip(

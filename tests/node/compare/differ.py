@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 import functools
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,13 @@ class Allowed:
     scenarios: tuple[str, ...] = ("*",)
     runs: tuple[str, ...] = ("*",)
 
-    def covers(self, run: str, scenario: str, difference: Difference) -> bool:
-        return (
-            fnmatch.fnmatchcase(difference.path, self.path)
-            and any(fnmatch.fnmatchcase(scenario, each) for each in self.scenarios)
-            and any(fnmatch.fnmatchcase(run, each) for each in self.runs)
-            and check(self.when, difference)
+    def applies(self, run: str, scenario: str) -> bool:
+        return any(fnmatch.fnmatchcase(scenario, each) for each in self.scenarios) and any(
+            fnmatch.fnmatchcase(run, each) for each in self.runs
         )
+
+    def covers(self, difference: Difference) -> bool:
+        return fnmatch.fnmatchcase(difference.path, self.path) and check(self.when, difference)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,11 @@ class Difference:
     path: str
     direct: Any
     through: Any
-    reason: str = ""
+    allowed: Allowed | None = None
+
+    @property
+    def reason(self) -> str:
+        return self.allowed.reason if self.allowed else ""
 
     def __str__(self) -> str:
         return f"{self.path}: directly {self.direct!r}, through the agent {self.through!r}"
@@ -68,36 +72,54 @@ def differences(
 ) -> tuple[list[Difference], list[Difference]]:
     """(red ones, allowed ones with their reasons)."""
     red, fine = [], []
+    entries = [entry for entry in allowed() if entry.applies(run, scenario)]
     for path in sorted({*direct, *through}):
         difference = Difference(path, direct.get(path), through.get(path))
         if difference.direct == difference.through:
             continue
-        entry = next((e for e in allowed() if e.covers(run, scenario, difference)), None)
+        entry = next((each for each in entries if each.covers(difference)), None)
         if entry is None:
             red.append(difference)
         else:
-            fine.append(Difference(path, difference.direct, difference.through, entry.reason))
+            fine.append(replace(difference, allowed=entry))
     return red, fine
 
 
+def unused(cases: Iterable[tuple[str, str]], fine: Iterable[Difference]) -> list[Allowed]:
+    """Entries for some of these (run, scenario) that stand behind none of their differences."""
+    met = {difference.allowed for difference in fine}
+    there = list(cases)
+    return [
+        entry
+        for entry in allowed()
+        if entry not in met and any(entry.applies(*case) for case in there)
+    ]
+
+
 def check(when: str, difference: Difference) -> bool:
-    """The words that allowed.yaml may use; with a number after a space."""
+    """The words that allowed.yaml may use; with an argument after a space."""
     word, _, argument = when.partition(" ")
-    return _WORDS[word](difference.direct, difference.through, float(argument or 0))
+    return _WORDS[word](difference.direct, difference.through, argument)
 
 
 def _number(value: Any) -> float:
     return len(value) if isinstance(value, list) else float(value or 0)
 
 
-def _prefix(direct: Any, through: Any, _: float) -> bool:
+def _prefix(direct: Any, through: Any, _: str) -> bool:
     """The same texts once the agent's prefix is taken away."""
     if not isinstance(direct, list) or not isinstance(through, list):
         return False
     return {PREFIX.sub("", text) for text in through} == set(direct)
 
 
-def _fewer(direct: Any, through: Any, _: float) -> bool:
+def _but(direct: Any, through: Any, left_out: str) -> bool:
+    """The same texts without the agent's prefix and without those that hold some words."""
+    kept = [{text for text in _texts(side) if left_out not in text} for side in (direct, through)]
+    return kept[0] == kept[1]
+
+
+def _fewer(direct: Any, through: Any, _: str) -> bool:
     """A part of what is there directly, or a smaller number."""
     if isinstance(direct, list):
         left = iter(direct)
@@ -109,32 +131,32 @@ def _texts(values: Any) -> list[Any]:
     return [PREFIX.sub("", each) if isinstance(each, str) else each for each in values or []]
 
 
-def _more(direct: Any, through: Any, _: float) -> bool:
+def _more(direct: Any, through: Any, _: str) -> bool:
     return _number(through) > _number(direct)
 
 
-def _some(direct: Any, through: Any, _: float) -> bool:
+def _some(direct: Any, through: Any, _: str) -> bool:
     """Both are more than none."""
     return _number(direct) > 0 and _number(through) > 0
 
 
-def _within(direct: Any, through: Any, limit: float) -> bool:
+def _within(direct: Any, through: Any, limit: str) -> bool:
     """Seconds, later by at most so many."""
-    return direct is not None and through is not None and through - direct <= limit
+    return direct is not None and through is not None and through - direct <= float(limit)
 
 
-def _own(direct: Any, through: Any, _: float) -> bool:
+def _own(direct: Any, through: Any, _: str) -> bool:
     """Only names of the agent's own are more."""
     more = [each for each in through or [] if each not in (direct or [])]
     less = [each for each in direct or [] if each not in (through or [])]
     return not less and all(str(each).startswith("dra-agent.io/") for each in more)
 
 
-def _at_most(_: Any, through: Any, limit: float) -> bool:
-    return _number(through) <= limit
+def _at_most(_: Any, through: Any, limit: str) -> bool:
+    return _number(through) <= float(limit)
 
 
-def _partly(direct: Any, through: Any, _: float) -> bool:
+def _partly(direct: Any, through: Any, _: str) -> bool:
     """The same claims of a checkpoint; the devices are the same where both sides have any."""
     if [_asked(claim) for claim in direct or []] != [_asked(claim) for claim in through or []]:
         return False
@@ -146,11 +168,27 @@ def _partly(direct: Any, through: Any, _: float) -> bool:
     return all(one == other or not one or not other for one, other in pairs)
 
 
+def _doubled(direct: Any, through: Any, _: str) -> bool:
+    """The same checkpoint when a device that is listed twice counts once."""
+    sides = [
+        [
+            (_asked(claim), [_once(devices) for _, devices in sorted(claim["devices"].items())])
+            for claim in claims or []
+        ]
+        for claims in (direct, through)
+    ]
+    return sides[0] == sides[1]
+
+
+def _once(devices: list[Any]) -> list[Any]:
+    return [device for i, device in enumerate(devices) if device not in devices[:i]]
+
+
 def _asked(claim: dict[str, Any]) -> tuple[Any, ...]:
     return claim["claim"], claim["pods"], sorted(claim["devices"])
 
 
-def _worded(direct: Any, through: Any, _: float) -> bool:
+def _worded(direct: Any, through: Any, _: str) -> bool:
     """Other words for the same gRPC code, said by the agent."""
     codes = [
         {m[1] for text in texts or [] if (m := CODE.search(text))} for texts in (direct, through)
@@ -158,8 +196,9 @@ def _worded(direct: Any, through: Any, _: float) -> bool:
     return codes[0] == codes[1] and all(PREFIX.search(text) for text in through or [])
 
 
-_WORDS: dict[str, Callable[[Any, Any, float], bool]] = {
+_WORDS: dict[str, Callable[[Any, Any, str], bool]] = {
     "prefix": _prefix,
+    "but": _but,
     "fewer": _fewer,
     "more": _more,
     "some": _some,
@@ -168,4 +207,5 @@ _WORDS: dict[str, Callable[[Any, Any, float], bool]] = {
     "atmost": _at_most,
     "worded": _worded,
     "partly": _partly,
+    "doubled": _doubled,
 }

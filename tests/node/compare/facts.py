@@ -8,7 +8,7 @@ Paths (DRIVER is "main" or the suffix of its name, POD the pod's role):
     registration.DRIVER.notified      what the driver was told, repeats left out
     events.POD.REASON                 messages, each once
     calls.DRIVER.METHOD.CODE          the kubelet's calls, by its own metric
-    bypassed.DRIVER                   of these, calls that did not come to the agent
+    bypassed.DRIVER                   calls that the kubelet made at the driver's own endpoint
     checkpoint.MARK                   claims in dra_manager_state at a moment
     slices.DRIVER.wipes, .kept        how often all went; whether the first are still there
     pods.POD.phases, .reasons, .restarts, .conditions, .annotations, .health
@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from .side import NOISE
+from .side import DIRECT, NOISE
 
 Raw = dict[str, Any]
 Facts = dict[str, Any]
@@ -37,6 +37,7 @@ _SOCKET = re.compile(r"(?:unix:)?(?:/[\w.~-]+)+\.sock")
 _ADDRESS = re.compile(r"\b\d+\.\d+\.\d+\.\d+(?::\d+)?\b")
 _FAILURE = re.compile(r"RegisterPlugin error[^\"]*")
 _SERVICE = re.compile(r'chosenService="([^"]*)"')
+_ENDPOINT = re.compile(r'"Done calling Node\w+ rpc".* endpoint="([^"]*)"')
 METHODS = ("NodePrepareResources", "NodeUnprepareResources")
 
 
@@ -74,7 +75,7 @@ def _equal(raw: Raw, text: str) -> str:
 
 
 def _driver(raw: Raw, name: str) -> str:
-    rest = name.removeprefix(f"{raw['scenario']}-{raw['side']}").removesuffix(".example.com")
+    rest, _, _ = name.removeprefix(f"{raw['scenario']}-{raw['side']}").partition(".")
     return rest.strip("-") or "main"
 
 
@@ -120,13 +121,11 @@ def _driver_side(raw: Raw, name: str) -> Facts:
 
 
 def _bypassed(raw: Raw, name: str) -> int:
-    """The kubelet's finished calls less those that the agent answered; directly 0 by definition."""
-    if not raw["agent_calls"]:
+    """The kubelet's finished calls that the middle did not get; directly 0 by definition."""
+    if raw["side"] == DIRECT:
         return 0
-    made: dict[str, dict[str, int]] = raw["kubelet_calls"].get(name, {})
-    total = sum(sum(codes.values()) for method, codes in made.items() if method in METHODS)
-    came: dict[str, int] = raw["agent_calls"].get(name, {})
-    return max(0, total - sum(came.values()))
+    called = [found[1] for line in raw["kubelet_log"][name] if (found := _ENDPOINT.search(line))]
+    return len([endpoint for endpoint in called if f"/{name}" in endpoint])
 
 
 def _slices(changes: list[list[Any]]) -> Facts:

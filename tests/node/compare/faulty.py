@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,7 +64,6 @@ class ThroughFaulty:
         self.registry: Path | None = self.folder / "registry"
         for folder in (self.folder, self.folder / "registry"):
             folder.mkdir(mode=0o700, exist_ok=True)
-        self.calls: Counter[tuple[str, str]] = Counter()
         self.registered: set[str] = set()
         self.loop = asyncio.new_event_loop()
         self._end = asyncio.Event()
@@ -80,11 +78,8 @@ class ThroughFaulty:
 
         self.loop.call_soon_threadsafe(begin)
 
-    def served(self, name: str) -> bool:
+    def served(self, name: str, newest: str) -> bool:
         return name in self.registered
-
-    def answered(self, name: str, method: str) -> int:
-        return self.calls[name, method]
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self._end.set)
@@ -160,7 +155,6 @@ class _Proxy:
     async def _call(self, request: Request) -> Answer:
         method = request.method.rpartition("/")[2]
         answer = await self._forward(request)
-        self.owner.calls[self.name, method] += 1
         uids = ",".join(claim.uid for claim in wire.parse_claims(request.body))
         if method == names.PREPARE:
             self.prepares[uids] = request

@@ -20,11 +20,8 @@ class Middle(Protocol):
     def add(self, driver: Driver) -> None:
         """A driver is about to start."""
 
-    def served(self, name: str) -> bool:
-        """Whether the kubelet's calls for a driver come here."""
-
-    def answered(self, name: str, method: str) -> int:
-        """Calls that came here since the start."""
+    def served(self, name: str, newest: str) -> bool:
+        """Whether calls for a driver come here; `newest`: what the kubelet registered last."""
 
 
 class ThroughAgent:
@@ -34,13 +31,11 @@ class ThroughAgent:
 
     def __init__(self, node: Node, agent: Agent, intake: bool) -> None:
         self.agent = agent
-        self.registry = node.plugins / "dra-agent.io" / "intake" if intake else None
+        self.endpoints = node.plugins / "dra-agent.io"
+        self.registry = self.endpoints / "intake" if intake else None
 
     def add(self, driver: Driver) -> None:
         """It finds drivers by itself."""
 
-    def served(self, name: str) -> bool:
-        return steps.served(self.agent, name)
-
-    def answered(self, name: str, method: str) -> int:
-        return steps.agent_calls(self.agent, method, name)
+    def served(self, name: str, newest: str) -> bool:
+        return Path(newest).parent == self.endpoints and steps.served(self.agent, name)

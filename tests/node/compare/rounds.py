@@ -54,8 +54,6 @@ class Round:
                     self._steps()
                 self._steps()
             sampler.count_calls()
-            for side, _ in self.sides:
-                side.count_agent_calls()
         finally:
             sampler.stop()
             raws = [side.raw() for side, _ in self.sides]
@@ -87,8 +85,6 @@ class Round:
             self.node.start_kubelet()
             return
         assert self.agent is not None
-        for side, _ in self.sides:
-            side.count_agent_calls()
         self.agent.stop(30)
         yield
         self.agent.start()

@@ -15,6 +15,10 @@ from ..harness.cluster import Node
 PERIOD = 0.3
 METRIC = re.compile(r"^dra_grpc_operations_duration_seconds_count\{(.*)\} (\S+)$", re.M)
 LABEL = re.compile(r'(\w+)="([^"]*)"')
+# A new life of the kubelet, or a registration in it.
+LIFE = re.compile(
+    rb'"(?:(Kubelet version)|Registered DRA plugin".*? driverName="([^"]*)" endpoint="([^"]*))"'
+)
 # (driver, method, gRPC code)
 Key = tuple[str, str, str]
 
@@ -30,6 +34,9 @@ class Sampler:
         self.slice_changes: dict[str, list[list[Any]]] = defaultdict(list)
         self.problems: list[str] = []
         self._lives: list[Counter[Key]] = [Counter()]
+        self._newest: dict[str, str] = {}
+        self._read_up_to = node.kubelet.log.stat().st_size
+        self._reading = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -46,6 +53,19 @@ class Sampler:
         """UIDs of a driver's ResourceSlices now."""
         changes = self.slice_changes.get(driver)
         return list(changes[-1][1]) if changes else []
+
+    def newest(self, driver: str) -> str:
+        """The endpoint that the kubelet registered last in this life: calls go there."""
+        with self._reading, self.node.kubelet.log.open("rb") as log:
+            log.seek(self._read_up_to)
+            whole = log.read().rpartition(b"\n")[0]
+            self._read_up_to += len(whole)
+            for begins, name, endpoint in LIFE.findall(whole):
+                if begins:
+                    self._newest.clear()
+                else:
+                    self._newest[name.decode()] = endpoint.decode()
+            return self._newest.get(driver, "")
 
     def count_calls(self) -> None:
         """Reads the kubelet's counters; they are lost with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .. import build
 from . import differ, rounds
 from .facts import METHODS, Facts, facts
 from .rounds import Pair
@@ -13,17 +14,34 @@ from .scenarios import ALL
 FILE = Path(__file__).resolve().parents[3] / "docs" / "comparison.md"
 HEADER = "| Scenario | Directly | Through the agent | Same? |"
 RULE = "| --- | --- | --- | --- |"
-RUNS = {"overlay": "Overlay", "intake": "Intake"}
+MODES = ("overlay", "intake")
+
+
+def run_name(mode: str, kube: build.Kube) -> str:
+    """As allowed.yaml and the cache call a run."""
+    return mode if kube is build.NEWEST else f"{mode}-{kube.minor}"
+
+
+RUNS = {
+    run_name(mode, kube): f"{mode.capitalize()}, kubelet {kube.version.removeprefix('v')}"
+    for kube in build.KUBES.values()
+    for mode in MODES
+}
 _INTRO = """\
 # Same as without
 
 What a kubelet does and shows with the agent in the middle, beside the same without it. Written by
 the tests (`tests/node/test_compare.py`) from what they saw: each scenario runs on a real kubelet
 twice at the same time, once with a driver that the agent must not serve and once with one that it
-serves. Compared are the kubelet's registrations, events, `dra_*` metrics by code and checkpoint,
-the ResourceSlices over time, the pods' status, and what reached the driver. A difference that is
-not listed with a reason in `tests/node/compare/allowed.yaml` fails the tests. That they would see
-one is tested too, with a proxy that does one thing wrong.
+serves. All of it is done on the newest and on the oldest Kubernetes that is supported. Compared are
+the kubelet's registrations, events, `dra_*` metrics by code and checkpoint, the ResourceSlices over
+time, the pods' status, and what reached the driver. A difference that is not listed with a reason
+in `tests/node/compare/allowed.yaml` fails the tests. That they would see one is tested too, with a
+proxy that does one thing wrong.
+
+Feature gates are as they are by default, but for the health scenarios on 1.34: a kubelet of that
+time asks for devices' health only with the gate ResourceHealthStatus, which is on for these alone.
+It also leaves it at one NotifyRegistrationStatus, and uses a driver that fails it all the same.
 
 `make long` runs all of it and keeps the raw observations in `.cache/compare`;
 `DRA_WRITE_COMPARISON=1 make long` also writes this page. Numbers in it are of that one run.
@@ -88,14 +106,29 @@ def cached() -> dict[str, list[Pair]]:
 
 def problems(text: str) -> list[str]:
     """What is wrong with the shape of a page, whatever the numbers in it are."""
-    lines, wrong = text.splitlines(), []
-    if lines.count(HEADER) != len(RUNS):
-        wrong.append(f"not one table for each of {', '.join(RUNS.values())}")
-    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
-    for scenario in ALL.values():
-        mine = [row for row in rows if row[0] == scenario.title]
-        if len(mine) != len(RUNS):
-            wrong.append(f"{scenario.title}: {len(mine)} rows")
-        wrong += [f"{row[0]}: {row[-1]}" for row in mine if not row[-1].startswith("yes")]
-    titles = {scenario.title for scenario in ALL.values()} | {"Scenario", "---"}
-    return wrong + [f"no such scenario: {row[0]}" for row in rows if row[0] not in titles]
+    titles = [scenario.title for scenario in ALL.values()]
+    tables = _tables(text)
+    wrong = [f"no heading for it: {run}" for run in tables.keys() - RUNS.values()]
+    for run in RUNS.values():
+        rows = tables.get(run, [])
+        there = [row[0] for row in rows]
+        wrong += [
+            f"{run}: {title}: {there.count(title)} rows"
+            for title in titles
+            if there.count(title) != 1
+        ]
+        wrong += [f"{run}: no such scenario: {title}" for title in there if title not in titles]
+        wrong += [f"{run}: {row[0]}: {row[-1]}" for row in rows if not row[-1].startswith("yes")]
+    return wrong
+
+
+def _tables(text: str) -> dict[str, list[list[str]]]:
+    """The rows of each table by the heading above it."""
+    tables: dict[str, list[list[str]]] = {}
+    heading = ""
+    for line in text.splitlines():
+        if line.startswith("## "):
+            heading = line.removeprefix("## ")
+        elif line.startswith("| ") and line not in (HEADER, RULE):
+            tables.setdefault(heading, []).append(line.strip("| ").split(" | "))
+    return tables

@@ -169,7 +169,9 @@ class Api:
         return self.items("/apis/resource.k8s.io/v1/resourceslices", fieldSelector=selector)
 
     def taint_rules(self) -> list[Object]:
-        return self.items("/apis/resource.k8s.io/v1/devicetaintrules")
+        """None where the API server has no such thing, which is before 1.37."""
+        found = self.find("/apis/resource.k8s.io/v1/devicetaintrules")
+        return found["items"] if found else []
 
     def token(self, namespace: str, account: str, *, pod: Object, seconds: int = 3600) -> str:
         """A service account token bound to a pod, as the kubelet mounts it into that pod."""

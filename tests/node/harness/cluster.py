@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..build import Kube
 from .api import Api, ApiError
 from .components import KUBELET_PORT, SERVER, Components
 from .process import Process
@@ -25,8 +26,9 @@ class Node:
     name = "node-a"
     server = SERVER
 
-    def __init__(self, folder: Path, kube: Path, debs: Path) -> None:
+    def __init__(self, folder: Path, kube: Kube, debs: Path) -> None:
         self.folder = folder
+        self.kube = kube
         self.kubelet_root = folder / "k"
         self.registry = self.kubelet_root / "plugins_registry"
         self.plugins = self.kubelet_root / "plugins"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..build import Kube
 from .pki import CLUSTER_IP, Pki, kubeconfig
 from .process import Process
 from .runtime import tool_environment
@@ -18,7 +19,7 @@ SERVER = f"https://127.0.0.1:{API_PORT}"
 class Components:
     """Makes the processes of a cluster in a folder; starts none of them."""
 
-    def __init__(self, folder: Path, kube: Path, debs: Path) -> None:
+    def __init__(self, folder: Path, kube: Kube, debs: Path) -> None:
         self.folder = folder
         self.logs = folder / "log"
         self.logs.mkdir(parents=True)
@@ -28,7 +29,8 @@ class Components:
         self.kubelet_config = folder / "kubelet.json"
         # The default is made in /usr, which is the machine's own here too.
         self.volume_plugins = folder / "volume-plugins"
-        self._kube = kube
+        self._kube = kube.binary
+        self._gates = kube.gates
         self._debs = debs
 
     def etcd(self) -> Process:
@@ -58,6 +60,8 @@ class Components:
             "--enable-admission-plugins=NodeRestriction",
             f"--kubelet-client-certificate={admin_crt}",
             f"--kubelet-client-key={admin_key}",
+            # Does nothing as long as the kubelet does not write what is behind them.
+            *(f"--feature-gates={gate}=true" for gate in self._gates),
         )
 
     def controllers(self) -> Process:

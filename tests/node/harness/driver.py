@@ -48,16 +48,20 @@ class Driver:
         publish: bool = True,
         versions: str = "v1,v1beta1",
         health: str = "unsupported",
+        one_socket: bool = False,
     ) -> None:
-        """`versions` of the DRAPlugin service; `health`: versions of that service, or "none"."""
+        """`versions` of the DRAPlugin service; `health`: versions of that service, or "none".
+
+        `one_socket`: it serves calls on its registration socket, and names that as endpoint.
+        """
         self.node = node
         self.name = name
         self.instance = instance
         self.registry = registry or node.registry
         self.data = node.plugins / name
         suffix = f"-{instance}" if instance else ""
-        self.socket = self.data / f"dra{suffix}.sock"
         self.registration_socket = self.registry / f"{name}{suffix}-reg.sock"
+        self.socket = self.registration_socket if one_socket else self.data / f"dra{suffix}.sock"
         self.control = node.folder / f"{name}.control.json"
         self.log = node.logs / f"{name}.calls.jsonl"
         self.process = Process(
@@ -76,6 +80,7 @@ class Driver:
                 f"-instance={instance}",
                 f"-versions={versions}",
                 f"-health={health}",
+                f"-one-socket={str(one_socket).lower()}",
             ),
             log=node.logs / f"driver-{name}{suffix}.log",
             env={"PATH": os.environ.get("PATH", "")},

@@ -46,12 +46,15 @@ def pod_spec(
     command: tuple[str, ...] = RUN_UNTIL_TERM,
     **extra: Any,
 ) -> Object:
-    """One container that uses all claims: one per template, and the named standalone ones."""
+    """One container that uses all claims: one per template, and the named standalone ones.
+
+    The latter have their own names in the pod, too: a kubelet 1.34 shows the health of no others.
+    """
     refs: list[Object] = []
     refs += [
         {"name": f"t{i}", "resourceClaimTemplateName": name} for i, name in enumerate(templates)
     ]
-    refs += [{"name": f"c{i}", "resourceClaimName": name} for i, name in enumerate(claims)]
+    refs += [{"name": name, "resourceClaimName": name} for name in claims]
     container: Object = {
         "name": "main",
         "image": IMAGE,

@@ -31,6 +31,7 @@ type settings struct {
 	publish                bool
 	instance               string
 	versions, health       string
+	oneSocket              bool
 }
 
 func parse() settings {
@@ -47,6 +48,7 @@ func parse() settings {
 	flag.StringVar(&s.instance, "instance", "", "pod UID of this instance; switches rolling updates on")
 	flag.StringVar(&s.versions, "versions", "v1,v1beta1", "versions of the DRAPlugin service to serve")
 	flag.StringVar(&s.health, "health", "unsupported", "versions of the health service to serve, none, or unsupported: served, but each stream is refused")
+	flag.BoolVar(&s.oneSocket, "one-socket", false, "serve DRA on the registration socket too")
 	flag.Parse()
 	return s
 }
@@ -77,12 +79,23 @@ func run(s settings) error {
 		return err
 	}
 	d := &driver{settings: s, name: s.name, script: &script{file: s.control, used: map[string]int{}}, rec: rec, permanent: map[types.UID]bool{}}
-	helper, err := kubeletplugin.Start(ctx, d, options(s, client, d)...)
+	opts := options(s, client, d)
+	common := newFront(s)
+	if s.oneSocket {
+		opts = append(opts, common.options()...)
+	}
+	helper, err := kubeletplugin.Start(ctx, d, opts...)
 	if err != nil {
 		return err
 	}
 	// The context of the signal ends the helper's sockets; Stop waits until they are gone.
 	defer helper.Stop()
+	if s.oneSocket {
+		if err := common.start(); err != nil {
+			return err
+		}
+		defer common.stop()
+	}
 	if s.publish {
 		if err := helper.PublishResources(ctx, resources(s)); err != nil {
 			return err
