@@ -71,6 +71,12 @@ async def page(world: World, path: str) -> str:
         return await answer.text()
 
 
+async def ready(world: World) -> None:
+    async with asyncio.timeout(10), aiohttp.ClientSession(world.agent_url) as session:
+        while (await session.get("/readyz")).status != 200:
+            await asyncio.sleep(0.05)
+
+
 async def bypasses(world: World) -> float:
     """Of the driver, as the agent counted them."""
     wanted = f'dra_agent_bypassed_prepares_total{{driver_name="{DRIVER}"}} '
@@ -98,6 +104,7 @@ async def test_a_driver_that_becomes_the_newest_long_after(method: str) -> None:
         await until(lambda: world.through_agent(DRIVER), "calls through the agent")
         await until(lambda: own in endpoints(world), "the driver's registration", limit=20)
         assert endpoints(world)[-1] == own  # so kubelet calls the driver from now on
+        await ready(world)  # it sees pods
 
         world.add_pod("past", want(0))
         await world.wait_phase("past", "Running")
