@@ -47,6 +47,11 @@ def _registry() -> CollectorRegistry:
     return registry
 
 
+KEPT_GONE = 16
+"""Drivers that left and whose series stay: what they counted last is still to be scraped, and one
+that comes back goes on counting."""
+
+
 class Metrics:
     """All metrics of one agent, in a registry of its own. No method raises or blocks."""
 
@@ -106,6 +111,7 @@ class Metrics:
         )
         self._lag = histogram("event_loop_lag_seconds", "How late a timer came.", _LAG_BUCKETS)
         self._known: set[str] = set()
+        self._left: dict[str, None] = {}  # the latest last
         self._gone: set[str] = set()
 
     def driver_known(self, driver: str) -> None:
@@ -122,6 +128,15 @@ class Metrics:
             metric.labels(driver)
 
     def driver_gone(self, driver: str) -> None:
+        """A driver left. Series of the latest KEPT_GONE stay, the others are removed."""
+        self._left.pop(driver, None)
+        self._left[driver] = None
+        if len(self._left) > KEPT_GONE:
+            oldest = next(iter(self._left))
+            del self._left[oldest]
+            self._remove(oldest)
+
+    def _remove(self, driver: str) -> None:
         """Remove a driver's series; what still ends for it is not counted any more."""
         self._known.discard(driver)
         self._gone.add(driver)
@@ -194,6 +209,8 @@ class Metrics:
     def driver_up(self, driver: str, up: bool) -> None:
         """Whether an instance of the driver is connected."""
         self.driver_known(driver)
+        if up:
+            self._left.pop(driver, None)
         self._up.labels(driver).set(up)
 
     def registered(self, driver: str, registered: bool) -> None:

@@ -15,6 +15,7 @@ import pytest
 from agent import app
 from agent.app import App
 from agent.errors import UserError
+from agent.observe import metrics
 from agent.observe.web import Web
 from agent.settings.model import AgentConfig, Drivers, Duration, Http, NodeIdentity, Report
 from tests.support.node_standins import Driver
@@ -51,7 +52,10 @@ async def test_it_watches_says_ready_and_ends_at_sigterm(root: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, "a second one ends it at once"
 
 
-async def test_a_drivers_series_come_and_go_with_it(root: Path) -> None:
+async def test_a_drivers_series_come_and_go_with_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "KEPT_GONE", 0)
     agent = App(
         msgspec.structs.replace(QUIET, drivers=Drivers(driver_absence_hold=Duration(0.1))),
         identity(root),

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.core.model import Culprit, Kind, Verdict
 from agent.observe import methods
-from agent.observe.metrics import Metrics
+from agent.observe.metrics import KEPT_GONE, Metrics
 
 PREPARE = methods.PREPARES[0]
 DRIVER = "gpu.example.com"
@@ -23,6 +23,12 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return samples(metrics).get((name, tuple(sorted(labels.items()))))
+
+
+def gone(metrics: Metrics, driver: str) -> None:
+    """It left, and then so many others that it is not kept any more."""
+    for name in (driver, *(f"{number}.gone" for number in range(KEPT_GONE))):
+        metrics.driver_gone(name)
 
 
 def test_a_known_driver_has_its_series_at_zero() -> None:
@@ -83,7 +89,7 @@ def test_a_driver_that_went_leaves_nothing_and_can_come_back() -> None:
     metrics.verdict(DRIVER, VERDICT)
     metrics.driver_known("other.example.com")
     metrics.call_started(DRIVER, PREPARE)
-    metrics.driver_gone(DRIVER)
+    gone(metrics, DRIVER)
     metrics.call_ended(DRIVER, PREPARE, 0, 1.0)  # was in flight: must not bring the series back
     metrics.held(DRIVER, 1)
     text = metrics.render().decode()
@@ -91,6 +97,20 @@ def test_a_driver_that_went_leaves_nothing_and_can_come_back() -> None:
     assert "other.example.com" in text
     metrics.driver_up(DRIVER, True)
     assert value(metrics, "dra_agent_driver_up", driver_name=DRIVER) == 1
+
+
+def test_a_driver_that_is_back_goes_on_counting() -> None:
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.driver_up(DRIVER, True)
+        metrics.bypass(DRIVER)
+        metrics.driver_up(DRIVER, False)
+        metrics.driver_gone(DRIVER)
+    assert value(metrics, "dra_agent_bypassed_prepares_total", driver_name=DRIVER) == 2
+    metrics.driver_up(DRIVER, True)
+    for number in range(KEPT_GONE + 1):
+        metrics.driver_gone(f"{number}.example.com")
+    assert value(metrics, "dra_agent_bypassed_prepares_total", driver_name=DRIVER) == 2
 
 
 def test_the_rest_of_the_names() -> None:
@@ -132,7 +152,7 @@ def test_nudges_are_counted_by_cause_and_go_with_their_driver() -> None:
     metrics.nudge(DRIVER, "driver-back", "ok")
     labels = f'cause="driver-back",driver_name="{DRIVER}",result="ok"'
     assert f"dra_agent_nudges_total{{{labels}}} 1.0" in metrics.render().decode()
-    metrics.driver_gone(DRIVER)
+    gone(metrics, DRIVER)
     assert "nudges_total{" not in metrics.render().decode()
 
 
