@@ -48,8 +48,7 @@ def _registry() -> CollectorRegistry:
 
 
 KEPT_GONE = 16
-"""Drivers that left and whose series stay: what they counted last is still to be scraped, and one
-that comes back goes on counting."""
+"""Drivers that left whose series stay: last counts are scraped, one that is back goes on."""
 
 
 class Metrics:
@@ -132,12 +131,11 @@ class Metrics:
         self._left.pop(driver, None)
         self._left[driver] = None
         if len(self._left) > KEPT_GONE:
-            oldest = next(iter(self._left))
-            del self._left[oldest]
-            self._remove(oldest)
+            self._remove(next(iter(self._left)))
 
     def _remove(self, driver: str) -> None:
         """Remove a driver's series; what still ends for it is not counted any more."""
+        del self._left[driver]
         self._known.discard(driver)
         self._gone.add(driver)
         for metric in (
@@ -148,12 +146,9 @@ class Metrics:
             metric.remove_by_labels({_DRIVER: driver})
 
     def _counts(self, driver: str) -> bool:
-        if driver in self._known:
-            return True
-        if driver in self._gone:
-            return False
-        self.driver_known(driver)
-        return True
+        if driver not in self._gone:
+            self.driver_known(driver)
+        return driver in self._known
 
     def call_started(self, driver: str, method: str) -> None:
         """Kubelet called; `method` is `/pkg.Service/Method`. Ends with `call_ended`."""
