@@ -43,6 +43,11 @@ Feature gates are as they are by default, but for the health scenarios on 1.34: 
 time asks for devices' health only with the gate ResourceHealthStatus, which is on for these alone.
 It also leaves it at one NotifyRegistrationStatus, and uses a driver that fails it all the same.
 
+The kubelet's own disconnect after half an hour of idleness is not among the scenarios: it runs with
+grpc-go and the kubelet's dial options in `tests/wire/test_connections.py`, with 2 s
+(`test_kubelets_idle_disconnect_is_nothing_special`) and in full
+(`test_kubelets_real_idle_half_hour`).
+
 `make long` runs all of it and keeps the raw observations in `.cache/compare`;
 `DRA_WRITE_COMPARISON=1 make long` also writes this page. Numbers in it are of that one run.
 """
