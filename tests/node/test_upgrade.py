@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agent import names
+
 from .harness import steps
 from .harness.agent import Agent
 from .harness.cluster import SLOW, Node
@@ -126,6 +128,9 @@ def test_an_upgrade_under_load_answers_every_call(
         steps.wait_running(node, namespace, name, 90)
     running = time.monotonic() - served
     assert running < NUDGED
+    for name in gone:
+        marks = node.api.pod(namespace, name)["metadata"].get("annotations", {})
+        assert names.ANNOTATION_NUDGE in marks, f"{name} was not nudged"
     made = steps.kubelet_calls(node) - calls
     failed = {code: number for code, number in made.items() if number and code != "OK"}
     assert made["OK"] == len(everyone)
@@ -146,6 +151,8 @@ def test_an_upgrade_under_load_answers_every_call(
         f"{len(late) + len(gone)}, {failed or 'no'} failed calls, {through} prepared through the "
         f"new agent, all running {running:.1f} s after it was registered"
     )
+    for text in sorted({text for name in gone for text in unprepared(node, namespace, name)}):
+        figures(f"upgrade, {registration}: said of a pod of the gap, which was nudged: {text}")
 
 
 def unprepared(node: Node, namespace: str, pod: str) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..build import Kube
+from . import objects
 from .api import Api, ApiError
 from .components import KUBELET_PORT, SERVER, Components
 from .process import Process
@@ -65,6 +66,8 @@ class Node:
         self.runtime.load_images()
         lap("images loaded")
         self.wait_apiserver()
+        for each in objects.CLAIMS_FOR_NODES:
+            self.api.apply(each)
         lap("API server ready")
         self.controllers.start()
         self.scheduler.start()

@@ -117,3 +117,34 @@ def namespace(name: str) -> Object:
 def _object(version: str, kind: str, name: str, space: str, **body: Any) -> Object:
     metadata = {"name": name, **({"namespace": space} if space else {})}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **body}
+
+
+_READ_CLAIMS = "tests-nodes-read-claims"
+# A kubelet that gets a pod a moment before the API server's node authorizer has seen whose claims
+# these are is refused ("no relationship found between node"), and asks again after a minute or so:
+# a race of Kubernetes' own, which a busy machine loses often.
+CLAIMS_FOR_NODES = (
+    _object(
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRole",
+        _READ_CLAIMS,
+        "",
+        rules=[
+            {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get"]}
+        ],
+    ),
+    _object(
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRoleBinding",
+        _READ_CLAIMS,
+        "",
+        roleRef={
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": _READ_CLAIMS,
+        },
+        subjects=[
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}
+        ],
+    ),
+)
