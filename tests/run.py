@@ -275,11 +275,13 @@ def on_kubelet(marked: str, *more: str, kube: str = "newest") -> list[str | Path
 
 
 def long(total: Total) -> None:
-    """Tests marked slow. Half-hours of idleness and of chaos go by beside the others."""
+    """Tests marked slow. Half-hours of idleness and of chaos go by beside those on a kubelet."""
     newest, oldest = built(total), built(total, "oldest")
+    processes = (tool("python"), "-m", "pytest", "-q", "-m", "slow", "--timeout=0", "-k")
+    with stage(total, "long models"):
+        pytest(total, "long", *processes, "not half_hour")
     with stage(total, "long tests"), contextlib.ExitStack() as beside:
-        processes = (tool("python"), "-m", "pytest", "-q", "-m", "slow", "--timeout=0")
-        beside.enter_context(aside(total, "long", *processes))
+        beside.enter_context(aside(total, "idle", *processes, "half_hour"))
         if newest:
             beside.enter_context(aside(total, "node-chaos", *on_kubelet("slow", "-k", "chaos")))
             pytest(total, "node-long", *on_kubelet("slow", "-k", "not chaos"))

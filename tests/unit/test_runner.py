@@ -93,11 +93,13 @@ def test_long_runs_the_slow_tests_on_both_kubelets_too(monkeypatch: pytest.Monke
     monkeypatch.setattr(run, "aside", note_aside)
     monkeypatch.setattr(run, "built", lambda total, kube="newest": True)
     run.long(run.Total())
-    assert list(ran) == ["long", "node-chaos", "node-long", "node-oldest", "node-page"]
+    assert list(ran) == ["long", "idle", "node-chaos", "node-long", "node-oldest", "node-page"]
     page = ran.pop("node-page")
     assert "-m not slow -k test_the_page" in page
     assert all("-m slow" in argv for argv in ran.values())
-    assert all("tests/node/run.py" in argv for name, argv in ran.items() if name != "long")
+    assert all("tests/node/run.py" in argv for name, argv in ran.items() if "node" in name)
+    assert ran["long"].endswith("-k not half_hour")
+    assert ran["idle"].endswith("-k half_hour")
     assert ran["node-chaos"].endswith("-k chaos")
     assert ran["node-long"].endswith("-k not chaos")
     assert "DRA_KUBE=newest" in ran["node-long"]
