@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import os
 import re
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 
 from agent.core import paths
 from agent.errors import UserError
+from agent.kube.access import kubeconfigs
 from agent.settings.checks import driver_name_ok
 from agent.settings.load import FLAGS, load
 from agent.settings.model import AgentConfig, NodeIdentity
@@ -51,8 +51,7 @@ def prepare(args: Namespace, env: Mapping[str, str]) -> tuple[AgentConfig, NodeI
 def _kubeconfig(config: AgentConfig) -> Iterator[str]:
     """Said before kubelet hears of us; what is in the file shows when it is used."""
     path = config.report.kubeconfig
-    files = [os.path.expanduser(each) for each in path.split(os.pathsep) if each]
-    if config.report.enabled and files and not any(map(os.path.isfile, files)):
+    if config.report.enabled and path and not kubeconfigs(path):
         yield f"report.kubeconfig: no such file: {show(path)}; correct the path or leave it out"
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from re import _constants, _parser  # type: ignore[attr-defined]
+from re import _constants, _parser  # type: ignore[attr-defined]  # the only way to the tree
 from typing import Any
 
 FLAGS = re.IGNORECASE | re.ASCII
 """Drivers do not agree on capitals. ASCII: no letter outside it equals one inside."""
+Tree = Any  # of a parsed pattern: its nodes have no public types
 REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
 
 _MIN_NEED = 3  # shorter words are in every text
@@ -113,7 +114,7 @@ def _worth(words: tuple[str, ...]) -> tuple[int, int]:
     return len(words), -min(len(word) for word in words)
 
 
-def _needs(tree: Any) -> Iterator[tuple[str, ...]]:  # noqa: ANN401
+def _needs(tree: Tree) -> Iterator[tuple[str, ...]]:
     """Each set of words of which a match must hold one."""
     run = ""
     for operator, value in tree:

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from re import _constants, _parser  # type: ignore[attr-defined]
-from typing import Any
+from re import _constants, _parser  # type: ignore[attr-defined]  # the only way to the tree
 
-from agent.core.matcher import FLAGS, REPEATS, alternatives
+from agent.core.matcher import FLAGS, REPEATS, Tree, alternatives
 
 MAX_PATTERN = 4000
 """Characters of a pattern."""
@@ -57,7 +56,7 @@ class _Refused(Exception):
     """A construct without a bound on its cost."""
 
 
-def _choices(tree: Any) -> int:  # noqa: ANN401 (the parser has no public types)
+def _choices(tree: Tree) -> int:
     """Upper bound of the ways in which one starting point can be matched."""
     total = 1
     for operator, value in tree:
@@ -79,7 +78,7 @@ def _choices(tree: Any) -> int:  # noqa: ANN401 (the parser has no public types)
     return total
 
 
-def _branches(branches: Any) -> int:  # noqa: ANN401
+def _branches(branches: Tree) -> int:
     """Ways of an alternation: only those alternatives add up that can begin alike."""
     begin: dict[str, int] = {}
     anyhow = 0  # alternatives that may begin with anything
@@ -92,7 +91,7 @@ def _branches(branches: Any) -> int:  # noqa: ANN401
     return max(begin.values(), default=0) + anyhow
 
 
-def _first(tree: Any) -> frozenset[str] | None:  # noqa: ANN401
+def _first(tree: Tree) -> frozenset[str] | None:
     """Characters that a match can begin with, in lower case; None: any, or none at all."""
     found: frozenset[str] = frozenset()
     for operator, value in tree:
@@ -121,7 +120,7 @@ def _first(tree: Any) -> frozenset[str] | None:  # noqa: ANN401
     return None
 
 
-def _members(items: Any) -> frozenset[str] | None:  # noqa: ANN401
+def _members(items: Tree) -> frozenset[str] | None:
     """Characters of a small class; None where it is large or negated."""
     found: set[str] = set()
     for operator, value in items:
@@ -134,7 +133,7 @@ def _members(items: Any) -> frozenset[str] | None:  # noqa: ANN401
     return frozenset(found)
 
 
-def _repeat(low: int, high: int, inner: Any) -> int:  # noqa: ANN401
+def _repeat(low: int, high: int, inner: Tree) -> int:
     if high is _constants.MAXREPEAT:
         raise _Refused("an unbounded repeat (* or +): give a limit such as {1,64}")
     choices = _choices(inner)

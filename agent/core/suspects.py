@@ -172,7 +172,7 @@ class Suspects:
         return sightings.groups >= DEVICE_CLAIMS
 
 
-def _slot(table: dict, key: object, limit: int) -> _Sightings:  # type: ignore[type-arg]
+def _slot(table: dict, key: object, limit: int) -> _Sightings:  # type: ignore[type-arg]  # of any key
     found = table.pop(key, None) or _Sightings()
     table[key] = found  # taken out and put in again: the oldest stands first
     while len(table) > limit:

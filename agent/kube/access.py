@@ -18,6 +18,7 @@ from agent.kube.lazy import Library
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
+Configuration = Any  # the library's, which is loaded late and has no types
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 
@@ -31,7 +32,7 @@ class TokenFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def __call__(self, configuration: Any) -> None:  # noqa: ANN401 - the library's Configuration
+    def __call__(self, configuration: Configuration) -> None:
         """Put the token as it is now into the configuration."""
         try:
             token = self._path.read_text(encoding="utf-8").strip()
@@ -46,7 +47,9 @@ def in_cluster(environ: Mapping[str, str], folder: Path) -> bool:
     return bool(environ.get(_HOST) and environ.get(_PORT) and (folder / "token").is_file())
 
 
-def from_service_account(library: Library, environ: Mapping[str, str], folder: Path) -> Any:  # noqa: ANN401
+def from_service_account(
+    library: Library, environ: Mapping[str, str], folder: Path
+) -> Configuration:
     """Return the library's Configuration for the pod's own service account."""
     host = environ[_HOST]
     host = f"[{host}]" if ":" in host else host
@@ -62,13 +65,20 @@ def users_kubeconfig(environ: Mapping[str, str]) -> str:
     return environ.get("KUBECONFIG") or "~/.kube/config"
 
 
-async def from_kubeconfig(library: Library, path: str, option: str = "report.kubeconfig") -> Any:  # noqa: ANN401
+def kubeconfigs(path: str) -> list[Path]:
+    """Those of the files, joined by colons in a kubeconfig setting, that are there."""
+    written = (Path(os.path.expanduser(each)) for each in path.split(os.pathsep) if each)
+    return [file for file in written if file.is_file()]
+
+
+async def from_kubeconfig(
+    library: Library, path: str, option: str = "report.kubeconfig"
+) -> Configuration:
     """Return the library's Configuration for a kubeconfig, or several joined by colons.
 
     Raises UserError with the reason; `option` is what the user set.
     """
-    written = [Path(os.path.expanduser(each)) for each in path.split(os.pathsep) if each]  # noqa: ASYNC240 - once, at start
-    files = [file for file in written if file.is_file()]
+    files = kubeconfigs(path)
     if not files:
         raise UserError(f"{option}: no such file: {path}. Correct the path or leave it out.")
     configuration = library.configuration()
@@ -87,7 +97,7 @@ async def from_kubeconfig(library: Library, path: str, option: str = "report.kub
     return configuration
 
 
-def _use_token(configuration: Any, path: Path) -> None:  # noqa: ANN401
+def _use_token(configuration: Configuration, path: Path) -> None:
     hook = TokenFile(path)
     hook(configuration)
     configuration.refresh_api_key_hook = hook

@@ -42,7 +42,7 @@ _EVENTS = "/apis/events.k8s.io/v1"
 class Kube:
     """A connection to one API server."""
 
-    def __init__(self, client: Any, *, on_request: OnRequest | None = None) -> None:  # noqa: ANN401
+    def __init__(self, client: Any, *, on_request: OnRequest | None = None) -> None:  # noqa: ANN401 - untyped
         self._client = client
         self._on_request = on_request
 

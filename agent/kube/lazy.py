@@ -97,7 +97,7 @@ class _EmptyLoader(importlib.abc.Loader):
             setattr(module, name, value)
             return value
 
-        module.__getattr__ = find  # type: ignore[method-assign]
+        module.__getattr__ = find  # type: ignore[method-assign]  # PEP 562
 
 
 def _names_in(source: str) -> dict[str, tuple[str, str]]:

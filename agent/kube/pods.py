@@ -119,7 +119,7 @@ class PodStore:
     async def _watch(self) -> None:
         seconds = self._rng.uniform(*WATCH_SECONDS)
         watch = self._kube.watch_pods(self._node, self._version, seconds)
-        async with aclosing(watch) as events:  # type: ignore[type-var]
+        async with aclosing(watch) as events:  # type: ignore[type-var]  # a generator
             async for event in events:
                 document = event.get("object") or {}
                 meta = document.get("metadata") or {}

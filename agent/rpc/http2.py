@@ -47,7 +47,7 @@ class PlainEncoder(Encoder):
     """hpack: no Huffman coding. The time of its encoder grows with the square of the length: a text
     of 100 kB stops the event loop for 0.7 s. On a unix socket nothing is saved by it anyway."""
 
-    def encode(self, headers: Any, huffman: bool = False) -> bytes:  # noqa: ANN401
+    def encode(self, headers: Any, huffman: bool = False) -> bytes:  # noqa: ANN401 - as hpack has it
         """A header block of literals."""
         return super().encode(headers, huffman=False)
 

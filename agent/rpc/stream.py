@@ -79,7 +79,7 @@ class Stream(protocol.Stream):
     """A stream of either side."""
 
     connection: Connection
-    buffer: Inbox  # type: ignore[assignment]
+    buffer: Inbox  # type: ignore[assignment]  # grpclib names its own class
     lost: tuple[Transport, str, bool] | None = None
 
     def init_stream(self, stream_id: int, connection: protocol.Connection) -> None:
@@ -106,7 +106,7 @@ class Stream(protocol.Stream):
         self.buffer.eof()
         self.trailers_received.set()
 
-    def reset(self, code: ErrorCodes = ErrorCodes.CANCEL) -> None:  # type: ignore[override]
+    def reset(self, code: ErrorCodes = ErrorCodes.CANCEL) -> None:  # type: ignore[override]  # theirs waits
         """Tell the peer that the stream is over, unless it already is."""
         if self.id is not None and self.closable:
             self._h2_connection.reset_stream(self.id, error_code=code)
@@ -228,7 +228,7 @@ class Stream(protocol.Stream):
         """Hand everything queued on the connection to the transport."""
         self.connection.flush()
 
-    def _h2(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+    def _h2(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - h2's own
         try:
             return function(*args, **kwargs)
         except ProtocolError as exc:

@@ -55,7 +55,7 @@ class AgentConfig(Section, frozen=True):
 
     api_version: Annotated[
         Literal["dra-agent.io/v1alpha1"], Meta(description="Version of this format.")
-    ] = names.CONFIG_API_VERSION  # type: ignore[assignment]
+    ] = names.CONFIG_API_VERSION  # type: ignore[assignment]  # a str to mypy
     kind: Annotated[Literal["AgentConfig"], Meta(description="Kind of this file.")] = "AgentConfig"
     mode: Annotated[Mode, Meta(description="observe: retry and tell; enforce: also act.")] = (
         "observe"

@@ -87,7 +87,7 @@ class RulesFile(Section, frozen=True):
 
     api_version: Annotated[
         Literal["dra-agent.io/v1alpha1"], Meta(description="Version of this format.")
-    ] = names.CONFIG_API_VERSION  # type: ignore[assignment]
+    ] = names.CONFIG_API_VERSION  # type: ignore[assignment]  # a str to mypy
     kind: Annotated[Literal["FailureRules"], Meta(description="Kind of this file.")] = (
         "FailureRules"
     )

@@ -49,6 +49,17 @@ def _lifetime(side: Side, role: str, *drivers: Driver) -> None:
     side.end(role)
 
 
+def _across_driver_restart(side: Side, driver: Driver) -> None:
+    side.pod("a", driver)
+    side.running("a")
+    driver.stop()
+    time.sleep(3)
+    driver.start()
+    side.served(driver)
+    side.end("a")
+    _lifetime(side, "b", driver)
+
+
 # Nothing of the node is restarted
 
 
@@ -191,15 +202,7 @@ def shared_claim(side: Side) -> Iterator[None]:
 
 @scenario("the driver restarts and is back in 3 s", ci=True)
 def driver_restarts(side: Side) -> Iterator[None]:
-    driver = side.make()
-    side.pod("a", driver)
-    side.running("a")
-    driver.stop()
-    time.sleep(3)
-    driver.start()
-    side.served(driver)
-    side.end("a")
-    _lifetime(side, "b", driver)
+    _across_driver_restart(side, side.make())
     yield
 
 
@@ -291,15 +294,7 @@ def rolling_update(side: Side) -> Iterator[None]:
 
 @scenario("one socket for registration and calls", ci=True)
 def one_socket(side: Side) -> Iterator[None]:
-    driver = side.make(one_socket=True)
-    side.pod("a", driver)
-    side.running("a")
-    driver.stop()
-    time.sleep(3)
-    driver.start()
-    side.served(driver)
-    side.end("a")
-    _lifetime(side, "b", driver)
+    _across_driver_restart(side, side.make(one_socket=True))
     yield
 
 
