@@ -33,12 +33,12 @@ def bind(path: str) -> socket.socket:
             "use a shorter directory"
         )
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The umask, not a later chmod: there is no moment in which others can connect.
-    umask = os.umask(0o077)
     try:
-        Path(path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _make_directory(Path(path).parent)
         _check_stale(path)
-        os.umask(0o177)
+        # Before bind, which gives the file the mode of its socket: there is no moment in which
+        # others can connect. Not the umask, for that is of the whole process and all its threads.
+        os.fchmod(sock.fileno(), 0o600)
         early = hidden(path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(early)
@@ -51,8 +51,6 @@ def bind(path: str) -> socket.socket:
     except BaseException:
         sock.close()
         raise
-    finally:
-        os.umask(umask)
     sock.setblocking(False)
     return sock
 
@@ -85,6 +83,13 @@ def unlink(path: str, made: Identity) -> None:
     with contextlib.suppress(FileNotFoundError):
         if identity(path) == made:
             os.unlink(path)
+
+
+def _make_directory(directory: Path) -> None:
+    """With those above it, all of mode 0700: Path.mkdir gives parents the default mode."""
+    if not directory.is_dir():
+        _make_directory(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def _check_stale(path: str) -> None:

@@ -14,7 +14,7 @@ from agent.rpc import sockets as files
 
 
 def test_mode_is_0600_in_a_0700_directory_whatever_the_umask(sockets: Path) -> None:
-    path = sockets / "new" / "s.sock"
+    path = sockets / "new" / "newer" / "s.sock"
     before = os.umask(0)
     try:
         files.bind(str(path)).close()
@@ -22,7 +22,20 @@ def test_mode_is_0600_in_a_0700_directory_whatever_the_umask(sockets: Path) -> N
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    for directory in (path.parent, path.parent.parent):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_nothing_is_changed_that_other_threads_share(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads that set the umask and set it back leave it at what the other had set."""
+
+    def umask(mode: int) -> int:
+        raise AssertionError(f"umask {mode:o}")
+
+    monkeypatch.setattr(os, "umask", umask)
+    files.bind(str(sockets / "new" / "s.sock")).close()
 
 
 def test_a_socket_has_a_listener_from_the_moment_its_name_is_there(
@@ -83,11 +96,8 @@ def test_a_path_that_is_too_long_is_named(sockets: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_said(sockets: Path) -> None:
     (sockets / "file").write_text("")
-    umask = os.umask(0o022)
-    os.umask(umask)
     with pytest.raises(UserError, match=r"cannot make socket .*: Not a directory|File exists"):
         files.bind(str(sockets / "file" / "s.sock"))
-    assert os.umask(umask) == umask
 
 
 def test_only_the_own_file_is_unlinked(sockets: Path) -> None:
