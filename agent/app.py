@@ -43,10 +43,11 @@ log = logging.getLogger("agent")
 
 _FLUSH = 3.0  # seconds that reports, and then traces, may take at the end
 _EXIT_USER = 2
+_ENDS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # of these, the last: a terminal is closed
 
 
 def run(config: AgentConfig, identity: NodeIdentity, source: Source = FIXED) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. A second signal ends at once."""
+    """Run until SIGTERM, SIGINT or SIGHUP; returns the exit code. A second one ends at once."""
     logs.setup(config.log.level, config.log.format)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -104,8 +105,9 @@ class App:
     async def main(self) -> int:
         """Start, wait for a signal or the end of the registry, stop."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled, number)
+        for number in _ENDS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as by nohup
+                loop.add_signal_handler(number, self._signalled, number)
         web = Web(self._config.http.listen, self.probes) if self._config.http.listen else None
         self.registry.open()
         try:
@@ -127,12 +129,11 @@ class App:
             await self._close(web)
 
     def _about(self) -> dict[str, object]:
-        config = self._config
         return {
             "version": agent.__version__,
             "node": self._identity.node_name,
-            "mode": config.mode,
-            "registration": config.registration_settings.kind,
+            "mode": self._config.mode,
+            "registration": self._config.registration_settings.kind,
         }
 
     async def _connect(self) -> None:
@@ -179,10 +180,9 @@ class App:
 
     def _signalled(self, number: int) -> None:
         log.info("stopping", extra={"signal": signal.Signals(number).name})
-        loop = asyncio.get_running_loop()
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(each)
-            signal.signal(each, signal.SIG_DFL)  # a second one ends the process at once
+        for each in _ENDS:
+            if asyncio.get_running_loop().remove_signal_handler(each):
+                signal.signal(each, signal.SIG_DFL)  # a second one ends the process at once
         self._stop.set()
 
     async def _drain(self) -> None:

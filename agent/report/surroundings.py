@@ -6,7 +6,7 @@ Best effort and bounded: without the right or an answer the failure is told with
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from agent.core.context import (
@@ -48,7 +48,7 @@ class Surroundings:
         self._parts = parts
         self._slices: dict[str, tuple[float, tuple[SliceDevice, ...]]] = {}
         self._claims: dict[tuple[str, str], tuple[float, Claim | None]] = {}
-        self._taint_rules: tuple[float, tuple[TaintRule, ...]] | None = None
+        self._taint_rules: dict[str, tuple[float, tuple[TaintRule, ...]]] = {}
         self._told: set[str] = set()
 
     async def look(self, record: PodRecord, pod: Pod) -> Context:
@@ -104,35 +104,43 @@ class Surroundings:
         )
 
     async def _inventory(self, driver: str) -> tuple[SliceDevice, ...]:
-        now = self._parts.now()
-        known = self._slices.get(driver)
-        if known is not None and now - known[0] < FRESH:
-            return known[1]
-        found: tuple[SliceDevice, ...] = ()
-        try:
-            for raw in await self._parts.kube.list_slices(driver, self._parts.rules.node):
-                found += parse_slice(raw)
-        except KubeError as exc:
-            self._missing("resourceslices", exc)
-            if not isinstance(exc, Denied | NotFound | Invalid):
-                return known[1] if known else ()
-        _keep(self._slices, driver, (now, found))
-        return found
+        async def read() -> tuple[SliceDevice, ...]:
+            slices = await self._parts.kube.list_slices(driver, self._parts.rules.node)
+            return tuple(device for raw in slices for device in parse_slice(raw))
+
+        return await self._remembered(self._slices, driver, "resourceslices", read)
 
     async def _rules_of_taints(self) -> tuple[TaintRule, ...]:
         """Read the admins' taints; kubelets before 1.37 come with an API that has none."""
-        now, known = self._parts.now(), self._taint_rules
+
+        async def read() -> tuple[TaintRule, ...]:
+            try:
+                rules = map(parse_taint_rule, await self._parts.kube.list_taint_rules())
+            except NotFound:
+                return ()
+            return tuple(rule for rule in rules if rule is not None)
+
+        return await self._remembered(self._taint_rules, "", "devicetaintrules", read)
+
+    async def _remembered(
+        self,
+        table: dict[str, tuple[float, tuple[_V, ...]]],
+        key: str,
+        what: str,
+        read: Callable[[], Awaitable[tuple[_V, ...]]],
+    ) -> tuple[_V, ...]:
+        """Read what is not fresh. An answer that could pass is not remembered as `nothing`."""
+        now, known = self._parts.now(), table.get(key)
         if known is not None and now - known[0] < FRESH:
             return known[1]
-        found: tuple[TaintRule, ...] = ()
+        found: tuple[_V, ...] = ()
         try:
-            rules = map(parse_taint_rule, await self._parts.kube.list_taint_rules())
-            found = tuple(rule for rule in rules if rule is not None)
-        except NotFound:
-            pass
+            found = await read()
         except KubeError as exc:
-            self._missing("devicetaintrules", exc)
-        self._taint_rules = (now, found)
+            self._missing(what, exc)
+            if not isinstance(exc, Denied | NotFound | Invalid):
+                return known[1] if known else ()
+        _keep(table, key, (now, found))
         return found
 
     async def _holders(

@@ -32,12 +32,15 @@ async def test_a_second_agent_is_refused_and_told_who_is_there() -> None:
         assert world.through_agent(DRIVER)
 
 
-async def test_sigterm_lets_a_call_in_flight_end_and_leaves_no_sockets() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_lets_a_call_in_flight_end_and_leaves_no_sockets(
+    number: signal.Signals,
+) -> None:
     async with agent_node(Rule("p-gpu", delay=2.0)) as world:
         assert world.agent is not None
         world.add_pod("p", GPU)
         await world.wait_calls(DRIVER, 1)
-        world.agent.send(signal.SIGTERM)
+        world.agent.send(number)
         await world.wait_phase("p", "Running")
         assert await world.agent.wait(15) == 0
         assert len([one for one in world.kubelet.said if one.what == "prepare"]) == 1

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,17 @@ async def test_without_taint_rules_all_else_is_told(
     await observe.quiet()
     said = [r for r in caplog.records if "devicetaintrules cannot be read" in r.message]
     assert bool(said) is (code != 404), "an API before 1.37 has none: nothing to say"
+
+
+@pytest.mark.parametrize("what", ["devicetaintrules", "resourceslices"])
+async def test_a_read_that_failed_in_passing_is_made_again(observe: Bench, what: str) -> None:
+    observe.api.faults.append(Fault("GET", what, 500, times=1))
+    for pod in ("p", "q"):
+        await observe.pod(pod, "gpu-0")
+        observe.submit(outcome(f"{pod}-0", verdict=GONE, error=f"lost {UUID}"))
+        await eventually(partial(observe.prepared, pod))
+        await observe.quiet()
+    assert reads(observe, what) == 2
 
 
 @pytest.mark.parametrize("code", [403, 404, 500])
