@@ -28,7 +28,7 @@ _python:
 setup: _python  ## environment for development, in .venv
 	@$(PYTHON) tests/venvs.py .venv dev
 
-demo: _python  ## the agent at work in 20 seconds, without a cluster (ARGS=--keep: stays up)
+demo: _python  ## the agent at work in less than 20 seconds, without a cluster (ARGS=--keep: stays up)
 	@$(PYTHON) tests/venvs.py .venv runtime
 	@$(BIN)/dra-agent demo $(ARGS)
 

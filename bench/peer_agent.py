@@ -1,7 +1,7 @@
 """peer_agent.py LISTEN UPSTREAM COLLECTOR: the agent's own way of a call between two given sockets.
 
-Server, proxy, plan and channel as in `dra-agent run`, with metrics, JSON logs and sampled traces
-on; only registration and reporting are left out, for there is no kubelet here.
+Server, proxy, plan and channel as in `dra-agent run`, with metrics and sampled traces on and logs
+at the default level; only registration and reporting are left out, for there is no kubelet here.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 REPORTS = ROOT / ".cache" / "reports"
+SUMMARY = "summary.txt"  # in REPORTS: the last line, for callers under which it is not the last
 VERSIONS = ("3.11", "3.13")  # the oldest and the newest that are supported
 EXIT_MISSING = 3  # of tests/node/build.py
 
@@ -288,6 +289,10 @@ def long(total: Total) -> None:
         if oldest:
             same = ("-k", "test_same_as_without")
             pytest(total, "node-oldest", *on_kubelet("slow", *same, kube="oldest"))
+            # Pods are failed only on versions for which these pass (outcome.kubeletVersions), and
+            # the API server has to accept the manifests.
+            these = ("-k", "test_outcomes or test_forbidden or test_fences")
+            pytest(total, "node-oldest-fail", *on_kubelet("not slow", *these, kube="oldest"))
     if newest and oldest:
         with stage(total, "page of the comparison"):
             # Last, for it shows what all runs saw.
@@ -313,6 +318,8 @@ def finish(total: Total) -> int:
     if total.problems:
         banner("to know")
         print("\n".join(total.problems))
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    (REPORTS / SUMMARY).write_text(f"{total.line()}\n")
     print(f"\n{total.line()}", flush=True)
     return 1 if total.failed else 0
 

@@ -45,6 +45,7 @@ class Demo:
         await asyncio.gather(*(self._node(world) for world in (self.without, self.agent)))
         self._printer.line()
         self._printer.line(f"The agent's status: {self.agent.agent_url}/debug/state")
+        self._printer.line("   (until the last story kills the agent; --keep starts it again)")
 
     async def _node(self, world: World) -> None:
         await world.start()

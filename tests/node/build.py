@@ -21,6 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))  # for when this file is started itself
+
+from tests.node import registries  # noqa: E402
+
 CACHE = HERE.parent.parent / ".cache"
 DEBS = CACHE / "debs"
 ROOT = DEBS / "root"
@@ -174,16 +178,7 @@ def prepare_debs() -> None:
     for folder in (archives, ROOT):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-    if not any(Path("/var/lib/apt/lists").glob("*_Packages*")):
-        _run("apt-get", "-q", "update", cwd=archives)
-    # apt's own user can seldom read a work tree; downloading as root avoids its warning.
-    sandbox = "APT::Sandbox::User=root"
-    try:
-        _run("apt-get", "-q", "-o", sandbox, "download", *PACKAGES, cwd=archives)
-    except subprocess.CalledProcessError:
-        # The lists are older than the archive: what they name is no longer there.
-        _run("apt-get", "-q", "update", cwd=archives)
-        _run("apt-get", "-q", "-o", sandbox, "download", *PACKAGES, cwd=archives)
+    registries.debian(archives, {"PATH": search_path()}, PACKAGES)
     for archive in sorted(archives.glob("*.deb")):
         _run("dpkg", "-x", str(archive), str(ROOT), cwd=archives)
     shutil.rmtree(archives)
@@ -200,7 +195,9 @@ def build_program(name: str, module: Path = GO) -> None:
     BIN.mkdir(parents=True, exist_ok=True)
     recipe = _recipe(name)
     what = ("-modfile", f"{recipe.modules}.mod", "-ldflags", recipe.flags, "-o", str(BIN / name))
-    command = ("go", "build", "-trimpath", *what, f"./cmd/{recipe.folder}")
+    package = f"./cmd/{recipe.folder}"
+    registries.go(module, recipe.modules, package, {"PATH": search_path()})
+    command = ("go", "build", "-trimpath", *what, package)
     _run(*command, cwd=module, env={"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"})
     (BIN / f"{name}.key").write_text(_go_key(name, module))
 
@@ -240,6 +237,9 @@ def main() -> int:
                 if name in todo:
                     with _timed(f"Go build of {name} (the first one takes about 8 minutes)"):
                         build_program(name)
+        except registries.Unreachable as silent:
+            print(f"the node tests cannot be built: {silent}", file=sys.stderr)
+            return EXIT_MISSING
         except subprocess.CalledProcessError as failed:
             print(f"node tests: failed: {' '.join(failed.cmd)}", file=sys.stderr)
             return 1

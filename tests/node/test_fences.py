@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from . import build
 from .harness import objects
 from .harness.agent import ACCOUNT, Agent
 from .harness.agent import NAMESPACE as AGENT_NAMESPACE
@@ -17,6 +18,27 @@ from .harness.waiting import wait_for
 DENIED, FORBIDDEN = 422, 403
 STATUS = {"name": "main", "image": "x", "imageID": "x", "ready": True, "restartCount": 1}
 CLAIM = {"name": "t0", "resourceClaimName": "someone-elses"}
+ADDRESS = "10.9.9.9"
+# What neither the agent nor (as qosClass and nominatedNodeName) the API server itself keeps safe.
+REST: tuple[Object, ...] = (
+    {"containerStatuses": [STATUS]},
+    {"initContainerStatuses": [STATUS]},
+    {"ephemeralContainerStatuses": [STATUS]},
+    {"resourceClaimStatuses": [CLAIM]},
+    {"hostIP": ADDRESS, "hostIPs": [{"$patch": "replace"}, {"ip": ADDRESS}]},
+    {"podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]},
+    {"startTime": "2001-01-01T00:00:00Z"},
+    {"startTime": None},
+    {"resize": "InProgress"},
+    {"observedGeneration": 7},
+)
+# Kubernetes 1.34 does not know these, or drops them before it asks the policy.
+MAPPED = {"containerName": "main", "resourceName": "cpu", "requestName": "r"}
+REST_NEW: tuple[Object, ...] = (
+    {"extendedResourceClaimStatus": {"resourceClaimName": "x", "requestMappings": [MAPPED]}},
+    {"allocatedResources": {"cpu": "1"}},
+    {"resources": {"requests": {"cpu": "1"}}},
+)
 
 
 def condition(kind: str) -> Object:
@@ -40,7 +62,9 @@ def test_the_agent_can_write_only_its_own_words_on_pods_of_its_node(
     registered(dra, GPU)
     gpu.fail(PARAMETERS)
     template(node, namespace)
-    node.api.create(objects.pod(namespace, "own", templates=("one",)))
+    pod = objects.pod(namespace, "own", templates=("one",))
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1m"}  # for MAPPED
+    node.api.create(pod)
     node.api.create(objects.pod(namespace, "plain"))
     elsewhere = {"nodeName": "another-node", "templates": ("one",)}
     node.api.create(objects.pod(namespace, "foreign", **elsewhere))
@@ -62,9 +86,9 @@ def test_the_agent_can_write_only_its_own_words_on_pods_of_its_node(
         (own, {"status": {"phase": "Failed"}}, "only from Pending to Failed"),
         (own, {"status": {"phase": "Failed", "reason": "Evicted"}}, "only from Pending to Failed"),
         (own, {"status": {"reason": "DevicePrepareFailed"}}, "only from Pending to Failed"),
-        (own, {"status": {"containerStatuses": [STATUS]}}, "the rest of a pod's status"),
-        (own, {"status": {"resourceClaimStatuses": [CLAIM]}}, "the rest of a pod's status"),
     ]
+    rest = REST + (REST_NEW if node.kube is build.NEWEST else ())
+    cases += [(own, {"status": part}, "the rest of a pod's status") for part in rest]
     before = node.api.pod(namespace, "own")
     for path, body, why in cases:
         answer = refusal(api, "PATCH", path, body, "strategic")

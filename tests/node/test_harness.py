@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from .harness import objects, wire
+from .harness import daemonset, objects, wire
+from .harness.agent import HOST_POD, NAMESPACE, Agent
 from .harness.api import Api
 from .harness.cluster import SLOW, Node
 from .harness.driver import Driver
@@ -89,6 +91,38 @@ def test_two_instances_of_a_driver_take_over_from_each_other(
     new.stop()
     node.api.delete(f"/api/v1/namespaces/{namespace}/pods/fine")
     wait_for(old.unprepares, 15, "unprepare by the instance that is left")
+
+
+def test_the_agent_is_started_as_the_daemonset_starts_it(
+    node: Node, agent: Callable[..., Agent]
+) -> None:
+    """The API server takes the manifest as it is; the process has its words, values and rights."""
+    dra = agent()
+    kept = daemonset.accepted(node.api)
+    (container,) = kept["DaemonSet"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == daemonset.container()["args"]
+    command = Path(f"/proc/{dra.process.pid}/cmdline").read_text().split("\0")
+    moved = {"--config", "--http-listen"}
+    for word in container["args"]:
+        flag = word.partition("=")[0]
+        assert any(
+            have.startswith(f"{flag}=") if flag in moved else have == word for have in command
+        )
+    host = node.api.pod(NAMESPACE, HOST_POD)
+    given = {
+        "NODE_NAME": node.name,
+        "POD_NAME": HOST_POD,
+        "POD_NAMESPACE": NAMESPACE,
+        "POD_UID": host["metadata"]["uid"],
+    }
+    assert given.keys() == {each["name"] for each in container["env"]}
+    assert given.items() <= dra.process.environ().items()
+    dra.check_privileges()
+
+    # Only asked about: else a second agent would be on this node.
+    assert node.api.items(f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets") == []
+    pods = node.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods")
+    assert [each["metadata"]["name"] for each in pods] == [HOST_POD]
 
 
 def test_the_collector_keeps_spans(collector: Collector) -> None:

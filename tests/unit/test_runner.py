@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -34,16 +35,73 @@ def test_a_report_is_counted_by_test() -> None:
 def test_the_last_line_is_the_summary(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
     forbidden: bool,
     code: int,
     line: str,
 ) -> None:
     monkeypatch.setattr(run, "NO_SKIP", forbidden)
+    monkeypatch.setattr(run, "REPORTS", tmp_path / "reports")
     total = run.Total(passed=3)
     total.skip("node tests", "no Go")
     assert run.finish(total) == code
     last = capsys.readouterr().out.rstrip().splitlines()[-1]
     assert last == (line or "3 passed, 1 failed, 1 skipped")
+    assert (tmp_path / "reports" / run.SUMMARY).read_text() == f"{last}\n"
+
+
+CI_TOOLS = ("make", "git", "ip", "openssl", "unshare", "setpriv", "python3", "apt-get")
+
+
+def ci(folder: Path, **tools: str) -> tuple[int, list[str]]:
+    """.ci/run with stand-ins for all that it starts; its exit code and what it wrote."""
+    script = folder / ".ci" / "run"
+    stubs = folder / "stubs"
+    for made in (script.parent, stubs):
+        made.mkdir()
+    script.write_text((run.ROOT / ".ci" / "run").read_text())
+    for name in (*CI_TOOLS, *tools):
+        stub = stubs / name
+        stub.write_text(f"#!/bin/sh\n{tools.get(name, ':')}\n")
+        stub.chmod(0o755)
+    done = subprocess.run(
+        ("bash", script),
+        env={"PATH": f"{stubs}:/usr/bin:/bin", "HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+SUMMED = f"mkdir -p .cache/reports; echo '1 passed, 2 failed' | tee .cache/reports/{run.SUMMARY}"
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "last"),
+    [
+        (f"{SUMMED}; echo 'make: *** [test] Error 1' >&2; exit 2", 2, "1 passed, 2 failed"),
+        ("echo 'error: no Python 3.11, 3.12 or 3.13 found.'; exit 2", 2, "0 passed, 1 failed"),
+        ("echo '3 passed, 0 failed'", 0, "3 passed, 0 failed"),
+    ],
+)
+def test_ci_ends_with_the_summary(tmp_path: Path, make: str, code: int, last: str) -> None:
+    found, lines = ci(tmp_path, make=make, cargo=":")
+    assert (found, lines[-1]) == (code, last)
+    assert not any("cargo" in line for line in lines)
+
+
+def test_ci_ends_with_a_summary_when_it_cannot_begin(tmp_path: Path) -> None:
+    """No ensurepip, and no package either."""
+    code, lines = ci(tmp_path, python3="exit 1", **{"apt-get": "exit 100"})
+    assert (code, lines[-1]) == (100, "0 passed, 1 failed")
+
+
+def test_ci_names_cargo_early_when_it_is_not_there(tmp_path: Path) -> None:
+    code, lines = ci(tmp_path, cargo="exit 1")
+    assert code == 0
+    assert "Rust 1.95 or newer" in lines[0]
 
 
 def test_a_pytest_that_dies_without_a_report_is_a_failure(
@@ -93,8 +151,11 @@ def test_long_runs_the_slow_tests_on_both_kubelets_too(monkeypatch: pytest.Monke
     monkeypatch.setattr(run, "aside", note_aside)
     monkeypatch.setattr(run, "built", lambda total, kube="newest": True)
     run.long(run.Total())
-    assert list(ran) == ["long", "idle", "node-chaos", "node-long", "node-oldest", "node-page"]
-    page = ran.pop("node-page")
+    nodes = ["node-chaos", "node-long", "node-oldest", "node-oldest-fail", "node-page"]
+    assert list(ran) == ["long", "idle", *nodes]
+    page, fail = ran.pop("node-page"), ran.pop("node-oldest-fail")
+    assert "DRA_KUBE=oldest" in fail
+    assert "-m not slow -k test_outcomes or test_forbidden" in fail
     assert "-m not slow -k test_the_page" in page
     assert all("-m slow" in argv for argv in ran.values())
     assert all("tests/node/run.py" in argv for name, argv in ran.items() if "node" in name)

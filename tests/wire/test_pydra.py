@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(60)
 
 @pytest.fixture(scope="module", params=["overlay", "intake"])
 def pydra(request: pytest.FixtureRequest) -> Iterator[Node]:
-    need()
+    need("pydra")
     with node(registration=request.param) as it:
         it.start_driver("pydra")
         it.start_agent()

@@ -1,4 +1,4 @@
-"""The agent as a process with nothing but the rights its manifests give it."""
+"""The agent as a process with what its manifests give it, and with no other rights."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from . import daemonset
 from .api import Object
 from .cluster import Node
 from .objects import pod
@@ -27,14 +28,6 @@ MANIFESTS = tuple(
 )
 NAMESPACE = ACCOUNT = "dra-agent"
 HOST_POD = "dra-agent-host"
-# uid 0 without a single capability, and no way to get one: as the DaemonSet runs it.
-SETPRIV = (
-    "setpriv",
-    "--bounding-set=-all",
-    "--inh-caps=-all",
-    "--ambient-caps=-all",
-    "--no-new-privs",
-)
 
 
 class Agent:
@@ -58,18 +51,18 @@ class Agent:
         self.process = Process(
             name,
             (
-                *SETPRIV,
-                *(sys.executable, "-m", "agent", "run"),
-                f"--config={self.config}",
-                f"--node-name={node.name}",
-                f"--pod-name={HOST_POD}",
-                f"--pod-namespace={NAMESPACE}",
+                *daemonset.setpriv(),
+                *(sys.executable, "-m", "agent"),
+                *daemonset.arguments(
+                    {"--config": self.config, "--http-listen": f"127.0.0.1:{self.port}"}
+                ),
+                # In a pod these are the defaults.
                 f"--kubelet-root={node.kubelet_root}",
                 f"--kubeconfig={self.kubeconfig}",
-                f"--http-listen=127.0.0.1:{self.port}",
             ),
             log=node.logs / f"{name}.log",
-            # Nothing of the tests' own environment: it may name an admin's kubeconfig.
+            # Nothing of the tests' own environment: it may name an admin's kubeconfig. authorize()
+            # adds what the manifest gives.
             env={
                 "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
                 "LANG": "C.UTF-8",
@@ -103,6 +96,7 @@ class Agent:
     def authorize(self) -> None:
         """Applies the manifests and gets a token: by hand before a start without an API server."""
         install(self.node)
+        self.process.env |= daemonset.environment(self.node.api.pod(NAMESPACE, HOST_POD))
         self.refresh_token()
 
     def wait_ready(self, limit: float = 30) -> None:
@@ -188,9 +182,12 @@ class Agent:
     def check_privileges(self) -> None:
         """Fails the test when the process could do more than its manifests allow."""
         status = self.process.status()
+        security = daemonset.container()["securityContext"]
+        for ids, wanted in (("Uid", security["runAsUser"]), ("Gid", security["runAsGroup"])):
+            assert set(status[ids].split()) == {str(wanted)}, f"{ids} is {status[ids]}"
         for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
             assert int(status[kind], 16) == 0, f"{kind} is {status[kind]}"
-        assert status["NoNewPrivs"] == "1"
+        assert status["NoNewPrivs"] == str(int(not security["allowPrivilegeEscalation"]))
         environment = self.process.environ()
         assert "KUBECONFIG" not in environment
         secrets = (str(self.node.pki.folder), str(self.node.admin_kubeconfig))
@@ -206,7 +203,8 @@ def install(node: Node) -> None:
     for file in MANIFESTS:
         for document in yaml.safe_load_all(file.read_text()):
             if document:
-                node.api.apply(document)
+                node.api.apply(document, fieldValidation="Strict")
+    daemonset.accepted(node.api)
     account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}"
     wait_for(lambda: node.api.find(account), 10, "service account of the agent")
     if node.api.find(f"/api/v1/namespaces/{NAMESPACE}/pods/{HOST_POD}") is None:

@@ -121,10 +121,10 @@ class Api:
         """Posts an object of any kind to where it belongs."""
         return self.post(self.collection(obj), obj)
 
-    def apply(self, obj: Object) -> Object:
+    def apply(self, obj: Object, **query: str) -> Object:
         """Server-side apply of an object of any kind, as `kubectl apply --server-side` does."""
         path = f"{self.collection(obj)}/{quote(obj['metadata']['name'])}"
-        return self.patch(path, obj, "apply", fieldManager="tests", force="true")
+        return self.patch(path, obj, "apply", fieldManager="tests", force="true", **query)
 
     def path(self, obj: Object) -> str:
         return f"{self.collection(obj)}/{quote(obj['metadata']['name'])}"
