@@ -106,8 +106,8 @@ def build_parser() -> argparse.ArgumentParser:
     check = commands.add_parser(
         "check-config",
         help="check a config file and say what it means",
-        description="Check a config file, with the rule files it names and the environment laid "
-        "over it. All problems are printed at once; exit code 2 if there are any.",
+        description="Check a config file, with the rule files and the kubeconfig it names and the "
+        "environment laid over it. All problems are printed at once; exit code 2 if there are any.",
     )
     check.add_argument("file", metavar="FILE")
     check.add_argument("--print", action="store_true", help="print the whole effective config")
@@ -166,7 +166,7 @@ def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
         "demo",
         help="see the agent at work: no cluster, no root, no network",
         description="Show the agent at work with a stand-in kubelet, driver and API server on "
-        "this machine, in about 20 s. Exit code 0 only if all went as told.",
+        "this machine, in less than 20 s. Exit code 0 only if all went as told.",
     )
     demo.add_argument("--keep", action="store_true", help="leave it running to look at")
     demo.set_defaults(command=_demo)

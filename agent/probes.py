@@ -22,6 +22,9 @@ from agent.settings.model import NodeIdentity
 _DIAL = 1.0  # seconds for one self-dial; the kubelet's own probe limit is larger
 _LAG_TIMER = 0.01  # seconds
 
+CONNECT = "connect to the API server"
+"""Name of the task that makes reporting work."""
+
 
 class AgentProbes:
     """Satisfies observe.web's Probes. `pods` and `reporter` come once the API is connected."""
@@ -37,6 +40,12 @@ class AgentProbes:
         self.bypass: BypassWatch | None = None
         self.reporting = "starting"
         self.crashed: dict[str, str] = {}
+
+    def crash(self, name: str, error: BaseException) -> None:
+        """A task of the agent ended by a defect: it is not ready any more."""
+        self.crashed[name] = f"{type(error).__name__}: {error}"
+        if name == CONNECT:
+            self.reporting = "off: connecting to the API server crashed"
 
     async def live(self) -> Sequence[Check]:
         """Dial each endpoint that listens and have the agent itself answer through it."""
@@ -61,7 +70,7 @@ class AgentProbes:
             # once the agent was ready; before that a wrong right shows as "not ready".
             checks.append(Check("pods", pods.synced, text, affects=not pods.failing))
         else:
-            checks.append(Check("reporting", ok=True, text=self.reporting))
+            checks.append(Check("reporting", ok=CONNECT not in self.crashed, text=self.reporting))
         for name, link in self._registry.links.items():
             away = link.away_since is not None
             checks.append(Check(f"driver/{name}", not away, "away" if away else "", affects=False))

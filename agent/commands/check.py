@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent.commands.settings import gather
 from agent.core.classify import RuleSet
+from agent.errors import UserError
 from agent.settings import durations
-from agent.settings.load import dump, load
+from agent.settings.load import dump
 from agent.settings.model import AgentConfig
+from agent.settings.notes import enforces, failing, notes
 from agent.settings.rulefiles import load_rules
 
 
 def check(path: str, env: Mapping[str, str], *, whole: bool = False) -> str:
     """Return what to print for a good file; UserError with all problems of a bad one."""
-    config = load(path, env=env)
+    config, problems = gather(path, env=env)
+    if problems:
+        raise UserError(*problems)
     rules = load_rules(config.rules)
     if whole:
         return dump(config).rstrip("\n")
@@ -42,6 +47,7 @@ def _highlights(config: AgentConfig, rules: RuleSet) -> list[str]:
         ),
         ("rules", f"{len(rules.rules)}"),
         ("outcome", f"parameters {outcome.parameters}, claim {outcome.claim}, others Report"),
+        *([("pods", failing(config))] if enforces(config) else []),
         ("report", _report(config)),
         ("tracing", config.tracing.endpoint or "off unless OTEL_EXPORTER_OTLP_ENDPOINT is set"),
         ("http", config.http.listen or "off"),
@@ -51,7 +57,7 @@ def _highlights(config: AgentConfig, rules: RuleSet) -> list[str]:
     for name, special in sorted(config.drivers.per_driver.items()):
         own = [f"mode {config.mode_of(name)}"] + ["own retry"] * (special.retry is not None)
         lines.append(f"  {name}: {', '.join(own)}")
-    return lines
+    return lines + [f"  note: {line}" for line in notes(config)]
 
 
 def _report(config: AgentConfig) -> str:

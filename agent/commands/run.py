@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import re
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
+from agent.commands.settings import gather
 from agent.core import paths
 from agent.errors import UserError
-from agent.kube.access import kubeconfigs
-from agent.settings.checks import driver_name_ok
-from agent.settings.load import FLAGS, load
+from agent.settings.checks import NO_DRIVER_NAME, driver_name_ok
+from agent.settings.load import FLAGS
 from agent.settings.model import AgentConfig, NodeIdentity
 from agent.settings.tree import show
 
@@ -37,22 +37,11 @@ def prepare(args: Namespace, env: Mapping[str, str]) -> tuple[AgentConfig, NodeI
     """Resolve config and identity; UserError with the problems of both."""
     problems: list[str] = []
     identity = _identity(args, env, problems)
-    config = AgentConfig()
-    try:
-        config = load(args.config, env=env, flags=flags(args))
-    except UserError as error:
-        problems.extend(error.problems)
-    problems.extend(_kubeconfig(config))
+    config, found = gather(args.config, env=env, flags=flags(args))
+    problems += found
     if problems:
         raise UserError(*problems)
     return config, identity
-
-
-def _kubeconfig(config: AgentConfig) -> Iterator[str]:
-    """Said before kubelet hears of us; what is in the file shows when it is used."""
-    path = config.report.kubeconfig
-    if config.report.enabled and path and not kubeconfigs(path):
-        yield f"report.kubeconfig: no such file: {show(path)}; correct the path or leave it out"
 
 
 def flags(args: Namespace) -> dict[str, str]:
@@ -77,7 +66,7 @@ def _identity(args: Namespace, env: Mapping[str, str], problems: list[str]) -> N
         problems.append(f"--kubelet-root: {found}")
     driver = args.driver or ""
     if driver and not driver_name_ok(driver):
-        problems.append(f"--driver: not a driver name: {show(driver)}")
+        problems.append(f"--driver: {NO_DRIVER_NAME}: {show(driver)}")
     return NodeIdentity(
         node_name=node,
         kubelet_root=root,

@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from agent.core.text import clean
 from agent.errors import UserError
+from agent.kube import kubeconfig
 from agent.kube.lazy import Library
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 Configuration = Any  # the library's, which is loaded late and has no types
+_USERS = "~/.kube/config"
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
 
@@ -60,15 +61,16 @@ def from_service_account(
     return configuration
 
 
-def users_kubeconfig(environ: Mapping[str, str]) -> str:
-    """Where kubectl would look. For commands that a person runs, never for the agent."""
-    return environ.get("KUBECONFIG") or "~/.kube/config"
+def users_kubeconfig(environ: Mapping[str, str]) -> tuple[str, str]:
+    """Where kubectl would look, and what a person calls that; UserError where nothing is there.
 
-
-def kubeconfigs(path: str) -> list[Path]:
-    """Those of the files, joined by colons in a kubeconfig setting, that are there."""
-    written = (Path(os.path.expanduser(each)) for each in path.split(os.pathsep) if each)
-    return [file for file in written if file.is_file()]
+    For commands that a person runs, never for the agent.
+    """
+    if environ.get("KUBECONFIG"):
+        return environ["KUBECONFIG"], "KUBECONFIG"
+    if not os.path.exists(os.path.expanduser(_USERS)):
+        raise UserError(f"no kubeconfig: give --kubeconfig, set KUBECONFIG, or make {_USERS}")
+    return _USERS, "kubeconfig"
 
 
 async def from_kubeconfig(
@@ -76,24 +78,17 @@ async def from_kubeconfig(
 ) -> Configuration:
     """Return the library's Configuration for a kubeconfig, or several joined by colons.
 
-    Raises UserError with the reason; `option` is what the user set.
+    Raises UserError with the reasons; `option` is what the user set.
     """
-    files = kubeconfigs(path)
-    if not files:
-        raise UserError(f"{option}: no such file: {path}. Correct the path or leave it out.")
+    found = kubeconfig.read(path, option)
     configuration = library.configuration()
     try:
-        await library.load_kube_config(
-            config_file=os.pathsep.join(map(str, files)),
-            client_configuration=configuration,
-            persist_config=False,
-        )
-        token_file = next(filter(None, map(_token_file, files)), None)
-    except (library.config_exception, yaml.YAMLError, OSError, ValueError, TypeError) as exc:
-        line = " ".join(str(exc).split())[:300]
+        await library.load_kube_config_from_dict(found.document, client_configuration=configuration)
+    except Exception as exc:  # it raises of everything, and an exec plugin may fail in any way
+        line = clean(str(exc), 300) or type(exc).__name__
         raise UserError(f"{option}: {path} cannot be used: {line}") from exc
-    if token_file is not None:
-        _use_token(configuration, token_file)
+    if found.token_file is not None:
+        _use_token(configuration, found.token_file)
     return configuration
 
 
@@ -101,16 +96,3 @@ def _use_token(configuration: Configuration, path: Path) -> None:
     hook = TokenFile(path)
     hook(configuration)
     configuration.refresh_api_key_hook = hook
-
-
-def _token_file(file: Path) -> Path | None:
-    """Find `tokenFile` of the current context's user, which `token` overrides."""
-    document = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    context = _entry(document.get("contexts"), document.get("current-context")).get("context") or {}
-    user = _entry(document.get("users"), context.get("user")).get("user") or {}
-    name = user.get("tokenFile")
-    return file.parent / name if name and not user.get("token") else None
-
-
-def _entry(entries: Any, name: Any) -> dict[str, Any]:  # noqa: ANN401 - YAML
-    return next((e for e in entries or [] if isinstance(e, dict) and e.get("name") == name), {})

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import aiohttp
 
 from agent import names
+from agent.core.text import clean
 from agent.errors import UserError
 from agent.kube import access, lazy
 from agent.kube.errors import Unavailable, from_status
@@ -69,8 +70,10 @@ class Kube:
             configuration = access.from_service_account(library, environ, service_account)
         try:
             client = library.api_client(configuration)
-        except OSError as exc:  # a certificate or key that is missing or no PEM
-            raise UserError(f"API access: certificates cannot be read: {exc}") from exc
+        except Exception as exc:  # most of all a certificate or key that is none, or not a pair
+            where = option if kubeconfig else "the pod's service account"
+            line = clean(str(exc), 300) or type(exc).__name__
+            raise UserError(f"{where}: certificates cannot be used: {line}") from exc
         client.user_agent = names.PRODUCT
         return cls(client, on_request=on_request)
 

@@ -34,8 +34,7 @@ class Library:
 
     api_client: Any
     configuration: Any
-    load_kube_config: Any
-    config_exception: type[Exception]
+    load_kube_config_from_dict: Any
 
 
 def load() -> Library:
@@ -44,13 +43,7 @@ def load() -> Library:
         install()
         client = importlib.import_module(f"{_ROOT}.client")
         config = importlib.import_module(f"{_ROOT}.config")
-        errors = importlib.import_module(f"{_ROOT}.config.config_exception")
-        return Library(
-            client.ApiClient,
-            client.Configuration,
-            config.load_kube_config,
-            errors.ConfigException,
-        )
+        return Library(client.ApiClient, client.Configuration, config.load_kube_config_from_dict)
 
 
 def install() -> None:

@@ -39,7 +39,7 @@ from agent.core.model import ClaimRef
 from agent.core.text import clean
 from agent.observe import methods
 from agent.observe.spans import OtelCall, claim_attributes
-from agent.observe.tracing import CallSpan
+from agent.observe.tracing import CallSpan, batch
 from agent.settings.model import NodeIdentity
 
 log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class OtelTracing:
         )
         self._provider.sampler = _Spread(self._provider.sampler)
         for exporter in exporters:
-            self._provider.add_span_processor(BatchSpanProcessor(exporter))
+            self._provider.add_span_processor(BatchSpanProcessor(exporter, *batch(env)))
         self._tracer = self._provider.get_tracer(
             names.PRODUCT, agent.__version__, schema_url=names.OTEL_SCHEMA_URL
         )

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agent.core.model import ClaimOutcome, ClaimRef, Verdict
+from agent.core.text import clean
 from agent.errors import UserError
 from agent.settings.model import NodeIdentity
 from agent.settings.model import Tracing as TracingSettings
@@ -19,6 +21,23 @@ from agent.settings.model import Tracing as TracingSettings
 log = logging.getLogger(__name__)
 
 EXPORTERS = ("otlp", "console", "none")
+
+
+class Batch(NamedTuple):
+    """Arguments of the SDK's batches, in its order; the specification's defaults."""
+
+    queue_size: int = 2048
+    delay_ms: int = 5000
+    batch_size: int = 512
+    timeout_ms: int = 30000
+
+
+_BATCH = {
+    "OTEL_BSP_MAX_QUEUE_SIZE": "queue_size",
+    "OTEL_BSP_SCHEDULE_DELAY": "delay_ms",
+    "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "batch_size",
+    "OTEL_BSP_EXPORT_TIMEOUT": "timeout_ms",
+}
 
 
 class AttemptSpan(Protocol):
@@ -157,12 +176,32 @@ def _url(settings: TracingSettings, env: Mapping[str, str]) -> str:
     return url
 
 
+def batch(env: Mapping[str, str]) -> Batch:
+    """Read OTEL_BSP_*. The SDK itself logs a traceback for a word that is no number, and ends the
+    program over a queue that is smaller than a batch.
+    """
+    found = Batch()
+    for variable, name in _BATCH.items():
+        said = env.get(variable, "").strip()
+        if re.fullmatch("0*[1-9][0-9]{0,8}", said):
+            found = found._replace(**{name: int(said)})
+        elif said:
+            held = getattr(found, name)
+            log.warning("%s: ignored, not a whole number above 0; %d holds", variable, held)
+    return found._replace(batch_size=min(found.batch_size, found.queue_size))
+
+
 def make(settings: TracingSettings, identity: NodeIdentity, env: Mapping[str, str]) -> Tracing:
     """Build tracing. The SDK reads its own OTEL_* variables (sampler, batches, headers) from the
-    process environment. Raises UserError for an endpoint that is no URL."""
+    process environment. Raises UserError for an endpoint that is no URL and for variables that
+    the SDK refuses."""
     wanted = plan(settings, env)
     if not wanted.url and not wanted.console:
         return NullTracing()
     from agent.observe import otel
 
-    return otel.OtelTracing(otel.exporters(wanted.url, console=wanted.console), identity, env)
+    try:
+        return otel.OtelTracing(otel.exporters(wanted.url, console=wanted.console), identity, env)
+    except Exception as exc:  # a number or word in OTEL_* that the SDK cannot read
+        line = clean(str(exc), 300) or type(exc).__name__
+        raise UserError(f"tracing: an OTEL_* variable cannot be used: {line}") from exc

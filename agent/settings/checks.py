@@ -14,8 +14,14 @@ KUBELET_DEADLINE = 45.0
 GET_INFO_LIMIT = 1.0
 """Seconds kubelet gives GetInfo, which it does not repeat."""
 
+FAIL_DELAY = 1.2
+"""Seconds. The kubelet looks at its containers once a second; after an earlier patch the phase
+flaps, and a ReplicaSet that sees it may delete the good replacement."""
+
 DRIVER_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 """A DNS subdomain; the API allows at most 63 characters."""
+
+NO_DRIVER_NAME = "not a driver name (a lower-case DNS name of at most 63 characters)"
 
 _GLOB = re.compile(r"[a-z0-9.*?-]{1,63}")
 _MINOR = re.compile(r"1\.[0-9]{1,3}")
@@ -46,7 +52,7 @@ def check(config: AgentConfig, say: Say) -> None:
     for name, special in config.drivers.per_driver.items():
         path = f"drivers.perDriver[{name}]"
         if not driver_name_ok(name):
-            say(path, "not a driver name (a lower-case DNS name of at most 63 characters)")
+            say(path, NO_DRIVER_NAME)
         if special.retry is not None:
             _retry(special.retry, f"{path}.retry", say)
     _drivers(config, say)
@@ -100,6 +106,8 @@ def _registration(registration: Registration, say: Say) -> None:
 
 
 def _outcome(config: AgentConfig, say: Say) -> None:
+    if config.outcome.fail_delay < FAIL_DELAY:
+        say("outcome.failDelay", "must be at least 1.2s, or the pod's phase may flap")
     if config.outcome.hold_max < config.outcome.hold:
         say("outcome.holdMax", "must not be shorter than hold")
     for index, version in enumerate(config.outcome.kubelet_versions):
@@ -117,14 +125,15 @@ def _addresses(config: AgentConfig, say: Say) -> None:
         except ValueError as error:
             say("http.listen", f"{error}, got {show(config.http.listen)}")
     endpoint = config.tracing.endpoint
-    if endpoint and not _is_url(endpoint):
+    if endpoint and not is_url(endpoint):
         say(
             "tracing.endpoint",
             f"expected a URL such as http://collector:4318, got {show(endpoint)}",
         )
 
 
-def _is_url(value: str) -> bool:
+def is_url(value: str) -> bool:
+    """True for an http or https URL with a host."""
     try:
         parts = urlsplit(value)
         _ = parts.port

@@ -6,9 +6,12 @@ used, but the document they expand to is bounded, so ten lines cannot become a b
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
+
+from agent.core.text import clean, quote
 
 MAX_SIZE = 1 << 20
 """Characters of a file."""
@@ -18,6 +21,10 @@ MAX_DEPTH = 32
 
 _FAST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # absent where PyYAML lacks libyaml
 _TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_NO_VALUE = (ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
+"""What PyYAML lets through, for `!!bool maybe`, `!!int ""` or `!!timestamp soon` for example."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNREADABLE = "not valid YAML: a value that cannot be read"
 
 
 class _Bad(Exception):
@@ -47,10 +54,28 @@ def read(text: str, *, own: bool = False) -> tuple[object, list[tuple[str, str]]
         return None, [("", f"nested deeper than {MAX_DEPTH} levels")]
     except yaml.YAMLError as error:
         return None, [("", _sentence(error))]
+    except (ValueError, ArithmeticError):  # the scanner's, for an escape or a directive
+        return None, [("", _UNREADABLE)]
     finally:
         if loader is not None:
             loader.dispose()
     return value, builder.problems
+
+
+def foreign(text: str) -> tuple[object, str]:
+    """Read a file that is not ours as its own programs do, of doubled keys the last: the document,
+    or None and one problem, which shows no value, for it may be a secret.
+    """
+    if len(text) > MAX_SIZE:
+        return None, f"larger than {MAX_SIZE} characters"
+    try:
+        return yaml.safe_load(text), ""
+    except yaml.YAMLError as error:
+        return None, _sentence(error)
+    except RecursionError:
+        return None, "nested too deep"
+    except _NO_VALUE:
+        return None, _UNREADABLE
 
 
 class _Builder:
@@ -68,7 +93,7 @@ class _Builder:
         if depth > MAX_DEPTH:
             raise _Bad(f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(node, yaml.CollectionNode) and node.tag not in _TAGS:
-            self._say(path, f"line {node.start_mark.line + 1}: tag {node.tag} is not supported")
+            self._tag(node, path)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):
@@ -86,6 +111,9 @@ class _Builder:
                 self._say(path, f"line {line}: a key must be a word")
                 continue
             key = str(key_node.value)
+            if _SURROGATE.search(key):
+                self._say(path, f"line {line}: not a valid key: {quote(key)}")
+                continue
             inner = f"{path}.{key}" if path else key
             if key in values:
                 self._say(inner, f"line {line}: given twice")
@@ -93,17 +121,34 @@ class _Builder:
             if key_node.tag == "tag:yaml.org,2002:merge":
                 self._say(inner, f"line {line}: merge keys are not supported")
                 continue
-            values[key] = self.build(value_node, inner, depth + 1)
+            before = len(self.problems)
+            value = self.build(value_node, inner, depth + 1)
+            if value is not None or len(self.problems) == before:
+                values[key] = value  # else it is left out, or it would be told twice
         return values
 
     def _scalar(self, node: yaml.Node, path: str) -> object:
+        line = f"line {node.start_mark.line + 1}"
         try:
-            return self._loader.construct_object(node)
-        except (ValueError, ArithmeticError):
-            self._say(path, f"line {node.start_mark.line + 1}: not a valid value: {node.value}")
+            value = self._loader.construct_object(node)
+        except _NO_VALUE:
+            self._say(path, f"{line}: not a valid value: {quote(node.value)}")
+            return None
         except yaml.constructor.ConstructorError:
-            self._say(path, f"line {node.start_mark.line + 1}: tag {node.tag} is not supported")
-        return None
+            self._tag(node, path)
+            return None
+        if isinstance(value, list | dict | set):  # PyYAML's answer to `!!map x`
+            self._tag(node, path)
+            return None
+        if isinstance(value, str) and _SURROGATE.search(value):
+            # No file, log or message can take it.
+            self._say(path, f"{line}: not a valid value: {quote(value)}")
+            return None
+        return value
+
+    def _tag(self, node: yaml.Node, path: str) -> None:
+        tag = clean(node.tag, 80)
+        self._say(path, f"line {node.start_mark.line + 1}: tag {tag} is not supported")
 
     def _say(self, path: str, problem: str) -> None:
         self.problems.append((path, problem))

@@ -15,6 +15,7 @@ import yaml
 from msgspec import inspect
 
 from agent import names
+from agent.core.text import quote
 from agent.errors import UserError
 from agent.settings import checks, document, tree
 from agent.settings.leaves import Leaf, leaves, written
@@ -83,6 +84,16 @@ def load(
 
     `env` may hold foreign variables; `flags` is keyed by dotted path, such as `http.listen`.
     """
+    config, problems = collect(path, env=env, flags=flags)
+    if problems:
+        raise UserError(*problems)
+    return config
+
+
+def collect(
+    path: str | None, *, env: Mapping[str, str], flags: Mapping[str, str] | None = None
+) -> tuple[AgentConfig, list[str]]:
+    """As `load`, but return the problems beside what could be read: so all else can be checked."""
     sources = _Sources(path)
     if path is not None:
         _read_file(path, sources)
@@ -93,9 +104,19 @@ def load(
     config = tree.build(AgentConfig, sources.tree, "", sources.say)
     config = _inherit(config, sources.tree)
     checks.check(config, sources.say_new)
-    if sources.problems:
-        raise UserError(*dict.fromkeys(line for _, line in sorted(sources.problems)))
-    return config
+    return config, list(dict.fromkeys(line for _, line in sorted(sources.problems)))
+
+
+def origin(
+    key: str, path: str | None, *, env: Mapping[str, str], flags: Mapping[str, str] | None = None
+) -> str:
+    """Say where the value of a key comes from, as problems do: flag, variable, or file and key."""
+    if key in (flags or {}):
+        return FLAGS[key]
+    variable = next(leaf.variable for leaf in leaves() if leaf.dotted == key)
+    if variable in env:
+        return f"environment variable {variable}"
+    return f"{path}: {key}" if path else key
 
 
 def dump(config: AgentConfig) -> str:
@@ -114,6 +135,8 @@ def read_text(path: str) -> str:
         raise UserError(f"{path}: not UTF-8 text") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # a NUL, or what is not Unicode text
+        raise UserError(f"{quote(path, 300)}: cannot be a path: {error}") from error
 
 
 def shipped(name: str) -> str:
@@ -125,14 +148,20 @@ def shipped(name: str) -> str:
 
 
 def _read_file(path: str, sources: _Sources) -> None:
-    value, problems = document.read(read_text(path))
+    try:
+        text = read_text(path)
+    except UserError as error:
+        sources.problems.extend(("", line) for line in error.problems)
+        return
+    value, problems = document.read(text)
     for where, problem in problems:
         sources.say(where, problem)
     if value is None and problems:
-        raise UserError(*(line for _, line in sources.problems))
+        return
     if not isinstance(value, dict):
         found = "nothing" if value is None else tree.show(value)
-        raise UserError(f"{path}: expected a mapping that begins with `apiVersion`, got {found}")
+        sources.say("", f"expected a mapping that begins with `apiVersion`, got {found}")
+        return
     sources.tree = value
     for key, expected in (("apiVersion", names.CONFIG_API_VERSION), ("kind", names.CONFIG_KIND)):
         if key not in value:
@@ -146,7 +175,7 @@ def _read_env(env: Mapping[str, str], sources: _Sources) -> None:
         if leaf is not None:
             sources.put(leaf, _typed(leaf, env[name]), f"environment variable {name}")
         elif not _SERVICE_LINK.fullmatch(name):
-            hint = tree.near(name, list(by_name))
+            hint = tree.near(name, list(by_name), prefix=names.ENV_PREFIX)
             line = f"environment variable {name}: sets nothing{hint}"
             sources.problems.append((name, line))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from agent.core import evidence, patterns
 from agent.core.classify import RuleSet
 from agent.core.matcher import Matcher
-from agent.core.model import Culprit, Kind, Surface, Transport
+from agent.core.model import Culprit, Kind, Surface, Transport, WaitsFor
 from agent.core.rules import CODES, Pack, Repeat, Rule
 from agent.errors import UserError
 from agent.settings import document, tree
@@ -20,6 +20,27 @@ from agent.settings.sections import Rules
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_ID = 63
 BUILTIN = "built-in rules"
+
+
+class Found(list[tuple[str, str]]):
+    """Problems of a file: path and words."""
+
+    def say(self, path: str, problem: str) -> None:
+        """Add one."""
+        self.append((path, problem))
+
+    def add(self, path: str, problem: str) -> None:
+        """Add one that may follow from another: of a value that was not understood."""
+        if not self.within(path):
+            self.say(path, problem)
+
+    def about(self, path: str) -> bool:
+        """Tell whether this very value has a problem."""
+        return any(known == path for known, _ in self)
+
+    def within(self, path: str) -> bool:
+        """Tell whether it, or anything in it, has a problem."""
+        return any(known == path or known.startswith((f"{path}.", f"{path}[")) for known, _ in self)
 
 
 @dataclass(slots=True)
@@ -37,10 +58,12 @@ def load_rules(settings: Rules) -> RuleSet:
     problems: list[str] = []
     builtin = len(settings.files)  # the layer after all others; its ids may be used again
     for layer, path in enumerate(settings.files):
+        if not path.strip():
+            continue  # said by settings.checks
         try:
             text = read_text(path)
         except UserError as error:
-            problems.extend(error.problems)
+            problems.extend(f"rules.files[{layer}]: {line}" for line in error.problems)
             continue
         parsed = parse_file(text, path, layer, problems)
         rules += parsed.rules
@@ -56,6 +79,15 @@ def load_rules(settings: Rules) -> RuleSet:
     if problems:
         raise UserError(*problems)
     return RuleSet(rules, packs)
+
+
+def problems_of(settings: Rules) -> list[str]:
+    """What is wrong with the user's rule files; the built-in rules are not read for it."""
+    try:
+        load_rules(Rules(files=settings.files, builtin=False))
+    except UserError as error:
+        return list(error.problems)
+    return []
 
 
 def builtin_text() -> str:
@@ -76,28 +108,32 @@ def parse_file(
     `own` is the file that ships with the agent: its patterns are not tried again at each start,
     for the tests have done so.
     """
-    found: list[tuple[str, str]] = []
+    found = Found()
     value, bad = document.read(text, own=own)
     found.extend(bad)
     written = RulesFile()
     if isinstance(value, dict):
         for key in ("apiVersion", "kind", "version"):
             if key not in value:
-                found.append((key, "missing"))
-        written = tree.build(RulesFile, value, "", lambda path, what: found.append((path, what)))
+                found.say(key, "missing")
+        written = tree.build(RulesFile, value, "", found.say)
     elif not bad:
-        found.append(("", "expected a mapping that begins with `apiVersion`"))
+        found.say("", "expected a mapping that begins with `apiVersion`")
     parsed = Parsed()
     for number, pack in enumerate(written.packs):
+        if found.about(f"packs[{number}]"):
+            continue
         _check_pack(pack, f"packs[{number}]", found)
         if pack.repeat is not None:
             parsed.packs.append(_pack(pack, pack.repeat, layer))
     seen: set[str] = set()
     for at, drivers, entry in _entries(written):
+        if found.about(at):
+            continue
         _check(entry, at, seen, found)
         if not own:
             _check_patterns(entry, at, found)
-        if not any(path == at or path.startswith(f"{at}.") for path, _ in found):
+        if not found.within(at):
             parsed.rules.append(_rule(entry, drivers, layer))
     for path, problem in sorted(found):
         problems.append(": ".join(part for part in (name, path, problem) if part))
@@ -112,46 +148,42 @@ def _entries(written: RulesFile) -> Iterator[tuple[str, tuple[str, ...], RuleEnt
         yield f"rules[{index}]", ("*",), entry
 
 
-def _check_pack(pack: PackEntry, at: str, found: list[tuple[str, str]]) -> None:
+def _check_pack(pack: PackEntry, at: str, found: Found) -> None:
     if not pack.drivers or "*" in pack.drivers:
-        found.append((f"{at}.drivers", "name the drivers; rules for all go under `rules`"))
+        found.add(f"{at}.drivers", "name the drivers; rules for all go under `rules`")
     if pack.repeat is not None and not pack.repeat.reason:
-        found.append((f"{at}.repeat.reason", "missing: a person must know why"))
+        found.add(f"{at}.repeat.reason", "missing: a person must know why")
 
 
-def _check(entry: RuleEntry, at: str, seen: set[str], found: list[tuple[str, str]]) -> None:
+def _check(entry: RuleEntry, at: str, seen: set[str], found: Found) -> None:
     if not _ID.fullmatch(entry.id) or len(entry.id) > _MAX_ID:
-        found.append(
-            (f"{at}.id", f"expected lower-case words and dashes, got {tree.show(entry.id)}")
-        )
+        found.add(f"{at}.id", f"expected lower-case words and dashes, got {tree.show(entry.id)}")
     elif entry.id in evidence.RESERVED:
-        found.append((f"{at}.id", f"`{entry.id}` is reserved"))
+        found.say(f"{at}.id", f"`{entry.id}` is reserved")
     elif entry.id in seen:
-        found.append((f"{at}.id", f"`{entry.id}` is given twice"))
+        found.say(f"{at}.id", f"`{entry.id}` is given twice")
     seen.add(entry.id)
-    if entry.verdict is None and not any(path == f"{at}.verdict" for path, _ in found):
-        found.append((f"{at}.verdict", "missing"))
+    if entry.verdict is None:
+        found.add(f"{at}.verdict", "missing")
     for code in entry.code:
         if code not in CODES:
-            found.append(
-                (f"{at}.code", f"unknown gRPC code `{code}`{tree.near(code, list(CODES))}")
-            )
+            found.say(f"{at}.code", f"unknown gRPC code `{code}`{tree.near(code, list(CODES))}")
     if entry.transport and (entry.text or entry.code or entry.reason):
-        found.append((f"{at}.transport", "a call without an answer has neither text nor code"))
+        found.say(f"{at}.transport", "a call without an answer has neither text nor code")
     if entry.single_attempt and entry.repeat not in (None, "never"):
-        found.append((f"{at}.repeat", "says something else than `singleAttempt: true`"))
+        found.say(f"{at}.repeat", "says something else than `singleAttempt: true`")
 
 
-def _check_patterns(entry: RuleEntry, at: str, found: list[tuple[str, str]]) -> None:
+def _check_patterns(entry: RuleEntry, at: str, found: Found) -> None:
     if entry.text and (problem := patterns.problem(entry.text)):
-        found.append((f"{at}.text", problem))
+        found.say(f"{at}.text", problem)
     for key, pattern in (("also", entry.also), ("unless", entry.unless)):
         if not pattern:
             continue
         if problem := patterns.problem(pattern, frozenset()):
-            found.append((f"{at}.{key}", problem))
+            found.say(f"{at}.{key}", problem)
         if not entry.text:
-            found.append((f"{at}.{key}", "needs a `text` beside it"))
+            found.say(f"{at}.{key}", "needs a `text` beside it")
 
 
 def _pack(entry: PackEntry, repeat: RepeatEntry, layer: int) -> Pack:
@@ -184,6 +216,7 @@ def _rule(entry: RuleEntry, drivers: tuple[str, ...], layer: int) -> Rule:
         hint=entry.hint,
         source=entry.source,
         repeat=Repeat(repeat) if repeat else None,
+        waits_for=WaitsFor(entry.waits_for) if entry.waits_for else None,
         examples=tuple(entry.examples),
         layer=layer,
     )

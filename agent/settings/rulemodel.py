@@ -50,6 +50,10 @@ class RuleEntry(Section, frozen=True):
         Repeats | None,
         Meta(description="Repeats within one call of kubelet; default: what the pack says."),
     ] = None
+    waits_for: Annotated[
+        Literal["device", "lock"] | None,
+        Meta(description="What another claim or call has, which this one waits for."),
+    ] = None
     single_attempt: Annotated[bool, Meta(description="The same as `repeat: never`.")] = False
     hint: Annotated[str, Meta(description="For a person: what it means, what to do.")] = ""
     source: Annotated[str, Meta(description="Where this knowledge is from.")] = ""

@@ -34,7 +34,13 @@ class Retry(Section, frozen=True):
         0.5
     )
     margin: Annotated[
-        Duration, Meta(description="Kubelet is answered this long before its own deadline.")
+        Duration,
+        Meta(
+            description=(
+                "No attempt begins later than this before kubelet's deadline; one in flight may "
+                "last until 0.5 s before it."
+            )
+        ),
     ] = Duration(3.0)
     ambiguous_attempts: Annotated[
         int, Meta(ge=1, description="Attempts per call for a failure that no rule knows.")
@@ -160,8 +166,8 @@ class Outcome(Section, frozen=True):
         Duration,
         Meta(
             description=(
-                "Shortest time between the answer to kubelet and the Failed patch; below 1.2 "
-                "s kubelet may flap."
+                "Shortest time between the answer to kubelet and the Failed patch; at least 1.2 s, "
+                "or the pod's phase may flap."
             )
         ),
     ] = Duration(1.2)

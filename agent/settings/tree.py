@@ -40,10 +40,13 @@ def build(cls: type[T], value: object, path: str, say: Say) -> T:
     return built
 
 
-def near(word: str, words: list[str]) -> str:
-    """Return a suggestion such as ` (did you mean `x`?)`, or nothing."""
-    by_lower = {candidate.lower(): candidate for candidate in words}
-    squeezed = word.lower().replace("_", "").replace("-", "")
+def near(word: str, words: list[str], *, prefix: str = "") -> str:
+    """Return a suggestion such as `; did you mean `x`?`, or nothing.
+
+    `prefix` is what all of them begin with; it makes no word similar to another.
+    """
+    by_lower = {candidate.removeprefix(prefix).lower(): candidate for candidate in words}
+    squeezed = word.removeprefix(prefix).lower().replace("_", "").replace("-", "")
     found = difflib.get_close_matches(squeezed, list(by_lower), n=1, cutoff=0.7)
     return f"; did you mean `{by_lower[found[0]]}`?" if found else ""
 
@@ -91,10 +94,20 @@ def _struct(described: inspect.StructType, value: object, path: str, say: Say) -
             continue
         heard = _Heard(say)
         item = _value(field.type, value[key], _join(path, key), heard)
-        containers = inspect.StructType | inspect.DictType
-        if not heard.problems or isinstance(plain(field.type), containers):
+        # What holds other keys keeps those that are good, so that later checks see them.
+        if isinstance(item, msgspec.Struct) or _holds(field.type) or not heard.problems:
             found[field.name] = item
     return described.cls(**found)
+
+
+def _holds(described: inspect.Type) -> bool:
+    """Tell whether values of this type are made of others that have keys."""
+    match plain(described):
+        case inspect.ListType(item_type=item):
+            return isinstance(plain(item), inspect.StructType)
+        case inspect.DictType():
+            return True
+    return False
 
 
 def _value(described: inspect.Type, value: object, path: str, say: Say) -> object:

@@ -13,7 +13,7 @@ import pytest
 
 from agent import names
 from agent.node.registry import Registry
-from agent.probes import AgentProbes
+from agent.probes import CONNECT, AgentProbes
 from agent.rpc.call import Answer, Request, ServerStream
 from agent.rpc.server import Server
 from agent.settings.model import NodeIdentity
@@ -95,3 +95,12 @@ async def test_a_bypass_is_shown_and_affects_nothing() -> None:
     shown = {check.name: check.ok for check in found.ready()}
     assert shown["bypass/d"]
     assert not any(check.affects for check in found.ready() if not check.ok)
+
+
+def test_a_crash_while_connecting_is_no_start_that_goes_well() -> None:
+    made = probes()
+    made.crash(CONNECT, AssertionError())
+    checks = {check.name: check for check in made.ready()}
+    assert not checks["reporting"].ok
+    assert checks["reporting"].text == "off: connecting to the API server crashed"
+    assert not checks[f"task/{CONNECT}"].ok

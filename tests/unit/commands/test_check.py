@@ -40,3 +40,26 @@ def test_rule_files_are_read_too(tmp_path: Path) -> None:
     path.write_text(HEAD + f"rules: {{files: [{tmp_path}/none.yaml]}}\n")
     with pytest.raises(UserError, match="no such file"):
         check.check(str(path), {})
+
+
+def test_everything_it_names_is_checked_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(HEAD + "mode: x\nrules: {files: [/r]}\nreport: {kubeconfig: /k}\n")
+    with pytest.raises(UserError) as caught:
+        check.check(str(path), {})
+    assert ["mode" in caught.value.problems[0], len(caught.value.problems)] == [True, 3]
+
+
+def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(HEAD + "taint: {enabled: true}\n")
+    assert "  note: taint.enabled has no effect yet" in check.check(str(path), {})
+
+
+@pytest.mark.parametrize("mode", ["mode: enforce", "drivers: {perDriver: {a: {mode: enforce}}}"])
+def test_where_pods_are_failed(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(HEAD + mode)
+    assert "pods:         failed only on kubelet 1.34, 1.37" in check.check(str(path), {})
+    path.write_text(HEAD)
+    assert "pods:" not in check.check(str(path), {})

@@ -10,6 +10,7 @@ from agent.commands import run
 from agent.errors import UserError
 from agent.reload import Source
 from agent.settings.model import AgentConfig, NodeIdentity
+from tests.unit.kube.test_kubeconfig import GOOD
 
 
 def prepared(*argv: str, **env: str) -> tuple[AgentConfig, NodeIdentity]:
@@ -24,7 +25,7 @@ def test_the_least_that_is_needed() -> None:
 
 def test_every_flag(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kc"
-    kubeconfig.touch()
+    kubeconfig.write_text(GOOD)
     argv = (
         "--node-name=m --kubelet-root=/k/ --driver=a.example --pod-name=p --pod-namespace=ns "
         f"--pod-uid=u --mode=enforce --registration=intake --kubeconfig={kubeconfig} "
@@ -53,13 +54,48 @@ def test_all_problems_at_once() -> None:
     with pytest.raises(UserError) as caught:
         prepared("--kubelet-root=rel", "--driver=A", "--mode=x", "--config=/none")
     starts = [line.split(":")[0] for line in caught.value.problems]
-    assert starts == ["no node name", "--kubelet-root", "--driver", "/none"]
+    assert starts == ["no node name", "--kubelet-root", "--driver", "/none", "--mode"]
 
 
-def test_a_kubeconfig_that_is_not_there_is_said_before_anything_starts(tmp_path: Path) -> None:
-    for path in ("/none", str(tmp_path), f"/none:{tmp_path}"):
-        with pytest.raises(UserError, match="no such file"):
+def test_config_rules_and_kubeconfig_are_checked_together(tmp_path: Path) -> None:
+    file, rules, kubeconfig = tmp_path / "a.yaml", tmp_path / "rules.yaml", tmp_path / "kc"
+    rules.write_text("garbage")
+    kubeconfig.write_text(GOOD.replace("https://", "").replace("token: t", "token: 5"))
+    file.write_text(
+        "apiVersion: dra-agent.io/v1alpha1\nkind: AgentConfig\nmode: x\n"
+        f"rules: {{files: [{rules}, /none]}}\nreport: {{kubeconfig: {kubeconfig}}}\n"
+    )
+    with pytest.raises(UserError) as caught:
+        prepared("--node-name=n", f"--config={file}")
+    at = f"{file}: report.kubeconfig: {kubeconfig}"
+    for line, start in zip(
+        caught.value.problems,
+        (
+            f"{file}: mode: expected one of",
+            f"{rules}: expected a mapping",
+            "rules.files[1]: /none: no such file",
+            f'{at}: cluster "k": server: expected a URL',
+            f'{at}: user "u": token: expected text',
+        ),
+        strict=True,
+    ):
+        assert line.startswith(start)
+
+
+def test_a_kubeconfig_that_cannot_be_used_is_said_before_anything_starts(tmp_path: Path) -> None:
+    bad = tmp_path / "kc"
+    bad.write_text("garbage")
+    for path, words in (
+        ("/none", "no such file"),
+        (str(tmp_path), "is a directory"),
+        (f"/none:{tmp_path}", "is a directory"),
+        (str(bad), "not a kubeconfig"),
+    ):
+        with pytest.raises(UserError, match=f"^--kubeconfig: .*{words}"):
             prepared("--node-name=n", f"--kubeconfig={path}")
+        variable = "DRA_AGENT_REPORT_KUBECONFIG"
+        with pytest.raises(UserError, match=f"^environment variable {variable}: .*{words}"):
+            prepared("--node-name=n", **{variable: path})
     prepared("--node-name=n", "--kubeconfig=/none", DRA_AGENT_REPORT_ENABLED="false")
 
 

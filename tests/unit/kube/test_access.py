@@ -2,8 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from agent.errors import UserError
 from agent.kube import access
+from tests.unit.kube.test_kubeconfig import GOOD
 
 
 def test_in_cluster_needs_address_and_token(tmp_path: Path) -> None:
@@ -34,14 +39,27 @@ def test_ipv6_address_is_bracketed(tmp_path: Path) -> None:
     assert made.host == "https://[fd00::1]:443"
 
 
-def test_a_token_in_the_kubeconfig_overrides_its_file(tmp_path: Path) -> None:
-    file = tmp_path / "config"
-    text = (
-        "current-context: c\n"
-        "contexts: [{name: c, context: {user: u}}]\n"
-        "users: [{name: u, user: {tokenFile: t%s}}]\n"
+def test_where_a_person_has_a_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert access.users_kubeconfig({"KUBECONFIG": "a:b"}) == ("a:b", "KUBECONFIG")
+    with pytest.raises(UserError) as caught:
+        access.users_kubeconfig({"KUBECONFIG": ""})
+    assert caught.value.problems == (
+        "no kubeconfig: give --kubeconfig, set KUBECONFIG, or make ~/.kube/config",
     )
-    file.write_text(text % "")
-    assert access._token_file(file) == tmp_path / "t"
-    file.write_text(text % ", token: x")
-    assert access._token_file(file) is None
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").touch()
+    assert access.users_kubeconfig({}) == ("~/.kube/config", "kubeconfig")
+
+
+async def test_whatever_the_library_raises_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "kc"
+    file.write_text(GOOD)
+
+    async def load(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    library: Any = SimpleNamespace(configuration=SimpleNamespace, load_kube_config_from_dict=load)
+    with pytest.raises(UserError) as caught:
+        await access.from_kubeconfig(library, str(file), "--kubeconfig")
+    assert caught.value.problems == (f"--kubeconfig: {file} cannot be used: AssertionError",)

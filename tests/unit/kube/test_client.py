@@ -182,8 +182,21 @@ async def test_bad_kubeconfig_is_one_clear_line(tmp_path: Path) -> None:
     bad = tmp_path / "bad"
     for text in ("{", "[]", "current-context: x", json.dumps({"current-context": "c"})):
         bad.write_text(text)
-        with pytest.raises(UserError, match="cannot be used"):
+        with pytest.raises(UserError, match=f"^report.kubeconfig: {bad}: "):
             await Kube.open(kubeconfig=str(bad))
+
+
+async def test_certificates_that_are_none_are_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "pem").write_text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")
+    file = tmp_path / "kc"
+    file.write_text(
+        "current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n"
+        "clusters: [{name: k, cluster: {server: 'https://a', certificate-authority: pem}}]\n"
+        "users: [{name: u, user: {}}]\n"
+    )
+    with pytest.raises(UserError, match=r"^KUBECONFIG: certificates cannot be used: ") as caught:
+        await Kube.open(kubeconfig=str(file), option="KUBECONFIG")
+    assert "\n" not in str(caught.value)
 
 
 async def test_watch_yields_events_and_ends_with_the_server(api: KubeApi, kube: Kube) -> None:

@@ -228,3 +228,18 @@ async def test_only_this_nodes_pods_are_asked_for(bench: Bench) -> None:
     assert all(s.query["fieldSelector"] == f"spec.nodeName={NODE}" for s in bench.api.seen)
     seconds = int(bench.api.seen[-1].query["timeoutSeconds"])
     assert 240 <= seconds <= 300
+
+
+async def test_claims_that_only_one_pod_goes_on_to_use(bench: Bench) -> None:
+    """What ends with a pod must not end for another one that shares its claim."""
+    await bench.run()
+    await bench.api.put_pod(make_pod("p", "own", "shared"))
+    await bench.api.put_pod(make_pod("q", "shared"))
+    await eventually(lambda: len(bench.store) == 2)
+    p, q = bench.store.get("uid-p"), bench.store.get("uid-q")
+    assert p is not None
+    assert q is not None
+    assert bench.store.only_its(p) == ["own"]
+    await bench.api.change_pod("q", lambda q: q["metadata"].update(deletionTimestamp="t"))
+    await eventually(lambda: "deleting q" in bench.told)
+    assert bench.store.only_its(p) == ["own", "shared"]

@@ -56,7 +56,7 @@ def test_an_odd_event_is_unavailable(line: bytes) -> None:
         wire.watch_event(line)
 
 
-@pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b"\xff"])
+@pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b"\xff", b"[" * 100_000])
 def test_what_is_no_object_is_unavailable(raw: bytes) -> None:
     with pytest.raises(errors.Unavailable):
         wire.document(raw)

@@ -117,6 +117,7 @@ def test_the_rest_of_the_names() -> None:
     metrics = Metrics()
     metrics.registered(DRIVER, True)
     metrics.bypass(DRIVER)
+    metrics.unprepare_early(DRIVER)
     metrics.held(DRIVER, 3)
     metrics.renewal(DRIVER, "bypass")
     metrics.report("condition", "ok")
@@ -126,6 +127,7 @@ def test_the_rest_of_the_names() -> None:
     one = {"driver_name": DRIVER}
     assert value(metrics, "dra_agent_registered", **one) == 1
     assert value(metrics, "dra_agent_bypassed_prepares_total", **one) == 1
+    assert value(metrics, "dra_agent_unprepares_early_total", **one) == 1
     assert value(metrics, "dra_agent_held_verdicts", **one) == 3
     assert value(metrics, "dra_agent_registration_renewals_total", reason="bypass", **one) == 1
     assert value(metrics, "dra_agent_reports_total", kind="condition", result="ok") == 1

@@ -9,6 +9,7 @@ import pytest
 from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from agent.core.model import ClaimRef
+from agent.errors import UserError
 from agent.observe import methods, otel, tracing
 from agent.observe.tracing import Tracing
 from agent.settings.model import NodeIdentity
@@ -176,3 +177,19 @@ async def test_a_call_for_hundreds_of_claims_names_some() -> None:
     [got] = receiver.spans
     assert len(got.span.links) == otel.MANY - 1
     assert got.attributes["dra.claim.count"] == 500
+
+
+@pytest.mark.parametrize("word", ["abc", "100"])
+async def test_a_strange_queue_size_is_no_traceback(
+    word: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", word)
+    traces = made("http://127.0.0.1:1", {"OTEL_BSP_MAX_QUEUE_SIZE": word})
+    await traces.close(5)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_what_the_sdk_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "abc")
+    with pytest.raises(UserError, match=r"^tracing: an OTEL_\* variable cannot be used: "):
+        made("http://127.0.0.1:1")

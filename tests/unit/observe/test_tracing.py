@@ -79,3 +79,16 @@ def test_off_does_not_import_the_sdk() -> None:
         "sys.exit(any(m.startswith('opentelemetry') for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_batches(caplog: pytest.LogCaptureFixture) -> None:
+    assert tracing.batch({}) == (2048, 5000, 512, 30000)
+    env = {"OTEL_BSP_MAX_QUEUE_SIZE": "100", "OTEL_BSP_SCHEDULE_DELAY": "0200"}
+    assert tracing.batch(env) == (100, 200, 100, 30000)
+    assert not caplog.text
+    for word in ("abc", "0", "-1", "1.5", "9" * 5000, "\u0663"):
+        caplog.clear()
+        assert tracing.batch({"OTEL_BSP_MAX_QUEUE_SIZE": word}) == tracing.Batch()
+        (line,) = caplog.messages
+        said = "OTEL_BSP_MAX_QUEUE_SIZE: ignored, not a whole number above 0; 2048 holds"
+        assert line == said

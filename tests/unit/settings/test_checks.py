@@ -49,6 +49,8 @@ def test_defaults_are_good() -> None:
             {"registration": {"intakeDir": "/k/plugins_registry/x"}},
             "registration.intakeDir: must not be below",
         ),
+        ({"outcome": {"failDelay": 0}}, "outcome.failDelay: must be at least 1.2s"),
+        ({"outcome": {"failDelay": "1199ms"}}, "outcome.failDelay: must be at least 1.2s"),
         ({"outcome": {"hold": "2h"}}, "outcome.holdMax: must not be shorter than hold"),
         ({"outcome": {"kubeletVersions": ["v1.37"]}}, "outcome.kubeletVersions[0]: expected"),
         ({"http": {"listen": "9880"}}, "http.listen: expected host:port"),
@@ -93,3 +95,7 @@ def test_driver_names(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "A", "a_b", ".a", "a.", "a..b", "-a", "a-", "x" * 64, "a\n"])
 def test_not_driver_names(name: str) -> None:
     assert not checks.driver_name_ok(name)
+
+
+def test_the_shortest_fail_delay() -> None:
+    assert said(outcome={"failDelay": "1200ms"}) == []

@@ -16,6 +16,12 @@ def test_plain_values() -> None:
     assert document.read(text) == ({"a": 1, "b": ["x", True, 1.5, None], "c": {"d": "e"}}, [])
 
 
+def test_what_cannot_be_read_is_left_out() -> None:
+    value, problems = document.read("a: !!bool maybe\nb: [!!int '', 1]\nc: null\n")
+    assert value == {"b": [None, 1], "c": None}
+    assert [path for path, _ in problems] == ["a", "b[0]"]
+
+
 def test_nothing_is_nothing() -> None:
     assert document.read("") == (None, [])
     assert document.read("# a comment\n") == (None, [])
@@ -56,6 +62,19 @@ def test_an_alias_to_itself_ends() -> None:
         ("a: !!python/name:os.system x", "tag"),
         ("a: !mine x", "tag !mine is not supported"),
         ("a: 2001-99-99", "not a valid value"),
+        ("a: !!bool maybe", 'a: line 1: not a valid value: "maybe"'),
+        ('a: !!int ""', 'a: line 1: not a valid value: ""'),
+        ('a: !!float ""', 'a: line 1: not a valid value: ""'),
+        ("a: !!timestamp soon", 'a: line 1: not a valid value: "soon"'),
+        ('a: !!int "x\\ny"', 'a: line 1: not a valid value: "x; y"'),
+        ('a: "\\ud800"', "a: line 1: not a valid value: "),
+        ('"\\ud800": 1', "line 1: not a valid key: "),
+        ('a: "\\UFFFFFFFF"', "a value that cannot be read"),
+        ("%YAML 1." + "9" * 5000 + "\n--- a", "a value that cannot be read"),
+        ("a: " + "9" * 5000, "not a valid value"),
+        ("a: !!map x", "map is not supported"),
+        ("a: !!seq x", "seq is not supported"),
+        ("a: !a%0Ab x", "is not supported"),
         ("<<: {a: 1}", "merge keys are not supported"),
         ("[a, b]: 1", "a key must be a word"),
         ("[" * 100 + "]" * 100, "nested deeper"),
@@ -73,3 +92,19 @@ def test_what_is_refused(text: str, words: str) -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_a_value_or_a_problem(text: str) -> None:
     document.read(text)
+
+
+def test_a_foreign_file_is_read_as_its_own_programs_do() -> None:
+    assert document.foreign("a: 1\na: &x 2\nb: {<<: {c: *x}}") == ({"a": 2, "b": {"c": 2}}, "")
+    for text in (
+        "{",
+        "a: 2020-99-99",
+        "[" * 5000,
+        "x" * (document.MAX_SIZE + 1),
+        "a: !!x y",
+        "a: !!bool maybe",
+    ):
+        value, problem = document.foreign(text)
+        assert value is None
+        assert problem
+        assert "\n" not in problem

@@ -5,7 +5,7 @@ import pytest
 
 from agent.errors import UserError
 from agent.settings.leaves import leaves
-from agent.settings.load import FLAGS, dump, load
+from agent.settings.load import FLAGS, collect, dump, load, origin
 from agent.settings.model import AgentConfig, Registration
 
 HEAD = "apiVersion: dra-agent.io/v1alpha1\nkind: AgentConfig\n"
@@ -105,6 +105,26 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         load(str(binary), env={})
 
 
+@pytest.mark.parametrize("path", ["/tmp/a\0b", "/tmp/\ud800"])
+def test_a_path_that_is_none_is_a_problem(path: str) -> None:
+    with pytest.raises(UserError, match="cannot be a path") as caught:
+        load(path, env={})
+    (line,) = caught.value.problems
+    assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("mode: !!bool maybe", 'mode: line 3: not a valid value: "maybe"'),
+        ('outcome: {hold: !!int ""}', 'outcome.hold: line 3: not a valid value: ""'),
+        ("log: {level: !!timestamp soon}", 'log.level: line 3: not a valid value: "soon"'),
+    ],
+)
+def test_a_tag_that_does_not_fit_its_value_is_one_problem(file: Path, text: str, line: str) -> None:
+    assert problems(file, HEAD + text) == [line]
+
+
 def test_variables_of_kubernetes_services_are_let_be() -> None:
     env = {
         "DRA_AGENT_SERVICE_HOST": "192.0.2.1",
@@ -174,3 +194,36 @@ def test_dump_is_read_back(file: Path) -> None:
     config = load(str(file), env={})
     file.write_text(dump(config))
     assert load(str(file), env={}) == config
+
+
+def test_what_is_unreadable_hides_no_other_problem(file: Path, tmp_path: Path) -> None:
+    env = {"DRA_AGENT_FOO": "x"}
+    for text in ("a: [", "- a", None):
+        if text is None:
+            file = tmp_path / "none"
+        else:
+            file.write_text(text)
+        config, found = collect(str(file), env=env, flags={"mode": "x", "log.level": "debug"})
+        assert config.log.level == "debug"
+        assert [line.split(": ")[0] for line in found] == [
+            str(file),
+            "environment variable DRA_AGENT_FOO",
+            "--mode",
+        ]
+        assert "did you mean" not in found[1]
+
+
+def test_relations_are_checked_beside_wrong_values(file: Path) -> None:
+    text = HEAD + "registration: {overlay: {getInfoDelay: 2s, maxGenerations: 0}}\n"
+    assert [line.split(": ")[0] for line in problems(file, text)] == [
+        "registration.overlay.getInfoDelay",
+        "registration.overlay.maxGenerations",
+    ]
+
+
+def test_where_a_value_is_from() -> None:
+    key, variable = "report.kubeconfig", "DRA_AGENT_REPORT_KUBECONFIG"
+    assert origin(key, None, env={}) == key
+    assert origin(key, "/f", env={}) == f"/f: {key}"
+    assert origin(key, "/f", env={variable: "x"}) == f"environment variable {variable}"
+    assert origin(key, "/f", env={variable: "x"}, flags={key: "x"}) == "--kubeconfig"

@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 
 from agent.core import patterns
-from agent.core.model import Culprit, Failure, Kind, Surface
+from agent.core.model import Culprit, Failure, Kind, Surface, WaitsFor
 from agent.errors import UserError
 from agent.settings import document
 from agent.settings.model import Rules
-from agent.settings.rulefiles import builtin_text, load_rules, parse_rules
+from agent.settings.rulefiles import builtin_text, load_rules, parse_rules, problems_of
 
 HEAD = "apiVersion: dra-agent.io/v1alpha1\nkind: FailureRules\nversion: 1\n"
 
@@ -20,6 +20,14 @@ def problems(text: str) -> list[str]:
 
 def failure(text: str, driver: str = "a.example") -> Failure:
     return Failure(driver, "prepare", Surface.CLAIM_ERROR, text)
+
+
+def test_a_rule_may_say_what_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(HEAD + "rules: [{id: a, verdict: transient, text: full, waitsFor: lock}]")
+    rules = load_rules(Rules(files=[str(path)]))
+    assert rules.classify(failure("hands full")).waits_for is WaitsFor.LOCK
+    assert rules.classify(failure("who knows")).waits_for is None
 
 
 def test_builtin_rules_load_without_a_problem() -> None:
@@ -172,3 +180,12 @@ def test_a_user_s_pack_without_a_word_on_repeats_leaves_the_builtin_one(tmp_path
     path.write_text(HEAD + "packs: [{name: p, drivers: [dra.net], rules: []}]\n")
     rules = load_rules(Rules(files=[str(path)]))
     assert rules.classify(failure("who knows", "dra.net")).single_attempt
+
+
+def test_problems_of_the_users_files_alone(tmp_path: Path) -> None:
+    file = tmp_path / "r"
+    file.write_text("x: [")
+    found = problems_of(Rules(files=[" ", "/none", str(file)]))
+    assert found[0] == "rules.files[1]: /none: no such file"
+    assert found[1].startswith(f"{file}: not valid YAML")
+    assert problems_of(Rules()) == []

@@ -95,6 +95,19 @@ def test_all_problems_at_once_and_wrong_values_left_at_their_default() -> None:
     assert config.retry.max_delay == 9.0
 
 
+def test_a_section_that_may_be_a_word_or_nothing_keeps_what_was_good_in_it() -> None:
+    config, said = built(
+        {
+            "registration": {"intakeDir": "x", "overlay": {"maxGenerations": 0}},
+            "drivers": {"perDriver": {"a": {"retry": {"margin": "50s", "jitter": 2}}}},
+        }
+    )
+    assert len(said) == 2
+    assert isinstance(config.registration, Registration)
+    assert config.registration.intake_dir == "x"
+    assert config.retry_of("a").margin == 50.0
+
+
 def test_hostile_values_are_shown_short_and_on_one_line() -> None:
     said = one({"mode": "x\n\x1b[31m" + "y" * 10_000})
     assert "\n" not in said
@@ -104,6 +117,8 @@ def test_hostile_values_are_shown_short_and_on_one_line() -> None:
 def test_near_knows_the_other_ways_to_write_a_key() -> None:
     assert tree.near("max-delay", ["maxDelay", "margin"]) == "; did you mean `maxDelay`?"
     assert tree.near("nothing", ["maxDelay"]) == ""
+    assert tree.near("A_B_FOO", ["A_B_MODE"], prefix="A_B_") == ""
+    assert tree.near("A_B_MOED", ["A_B_MODE"], prefix="A_B_") == "; did you mean `A_B_MODE`?"
 
 
 def test_a_kind_of_type_without_a_check_is_a_mistake_of_ours() -> None:
