@@ -1,30 +1,40 @@
 """Which device of a claim a verdict speaks of.
 
-A name in a text is no proof. A device is meant only if the rule has a device group, what it found
-is one device of the driver and no other, and the claim's allocation gives exactly that one.
-Drivers name devices by their own identifiers (UUID, PCI address, minor, index) as well; those are
-looked up in the attributes of the driver's ResourceSlices.
+A name in a text is no proof. A device is meant only if the rule has a device group, or the clause
+that it matched names one device and no other thing, and the claim's allocation gives exactly that
+one. Drivers name devices by their own identifiers (UUID, PCI address, minor, index) as well; those
+are looked up in the attributes of the driver's ResourceSlices.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
+from agent.core import naming
 from agent.core.context import Place, SliceDevice
+from agent.core.identity import forms, identifiers, normal, number
 from agent.core.model import Culprit, Device, Verdict
 
-# Attribute names that identify one device, without domain, case and separators. Names that begin
-# as a relation to another device do not (the MIG device's parentUUID, a VF's PFName).
-_IDENTITY = re.compile(
-    r"(?!parent|pf|numa|pcieroot)(?:.*(?:uuid|serial|serialnumber|guid)"
-    r"|(?:pci|pcie)(?:address|addr|busid|bdf|deviceaddress)|bdf|busid|uid"
-    r"|minor|minornumber|(?:card|render|device|gpu)?(?:index|idx)"
-    r"|ifname|ifacename|interfacename|interface|netdev|mac|macaddress|rdmadev|rdmadevname|cpuid)"
+_MINOR = re.compile(
+    r"\bminor(?: number)?[ :=#]{1,2}([0-9]{1,7})\b(?![.:-]?[0-9a-z])", re.IGNORECASE
 )
-_PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
-_UUID = re.compile(r"(?:[a-z]{2,8}-)?[0-9a-f]{8}-[0-9a-f-]{4,64}")
+_INDEX = re.compile(
+    r"\b(?:index|idx|(?:gpu|npu|tpu|fpga|device|card|accelerator|adapter|chip)(?: index| number)?)"
+    r"[ :=#]{1,2}([0-9]{1,4})\b(?![.:-]?[0-9a-z])",
+    re.IGNORECASE,
+)
+# A device may be called `gpu`, but the word alone says nothing.
+_WORD = re.compile(
+    r"devices?|gpus?|npus?|tpus?|fpgas?|dpu|nics?|vfs?|pfs?|cards?|chips?|adapter|accelerator"
+    r"|interface|port|link|controller|drive|disk|memory|bus|pcie?|engine|board|partition|instance"
+    r"|core|hardware|firmware|error|fault|failure|state|status|driver|host|node|index|minor|number",
+    re.IGNORECASE,
+)
+_FILE_MINOR = re.compile(
+    r"(?!sd|loop|dm|md|tty|pts|vfio|tap|tun|ram|sg|sr)[a-z_]{2,20}([0-9]{1,7})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,58 +55,100 @@ def find(
     `mine`: what the claim was allocated. `inventory`: the driver's devices on this node, which
     tells identifiers and what else bears the same one.
     """
-    owned = {(d.driver, d.pool, d.device) for d in mine if d.driver == driver}
-    offered = [d for d in inventory if d.driver == driver]
-    named = {p for p in owned if p[2] == said}
-    named |= {d.place for d in offered if d.device == said}
-    # The pool of another node may have the same names; those of the claim are meant.
-    named = (named & owned) or named
-    if not named:
-        wanted = normal(said)
-        pools = {place[1] for place in owned}
-        named = {
-            d.place for d in offered if d.pool in pools and wanted in identifiers(d.attributes)
-        }
-        named |= {
-            (d.driver, d.pool, d.device)
-            for d in mine
-            if d.driver == driver and wanted in identifiers(d.attributes)
-        }
-    return next(iter(named)) if len(named) == 1 and named <= owned else None
+    known = _Known.of(driver, mine, inventory)
+    return known.one(known.bearing(said))
+
+
+def point(
+    driver: str, said: str, mine: Sequence[Device], inventory: Iterable[SliceDevice] = ()
+) -> Place | None:
+    """Return the one device of `mine` that these words name; None where they name any other too.
+
+    A bare number counts only after a word such as `minor` or `index`.
+    """
+    known = _Known.of(driver, mine, inventory)
+    found: set[Place] = set()
+    for word, same in naming.words(said):
+        if word.isdigit() or _WORD.fullmatch(word):
+            continue
+        places = known.bearing(word) or known.file(word)
+        if not places and naming.is_name(word) and not same:
+            return None
+        found |= places
+    for pattern, kind in ((_MINOR, "minor"), (_INDEX, "index")):
+        for match in pattern.finditer(said):
+            places = known.numbers.get((kind, match[1]), set())
+            if not places:
+                return None
+            found |= places
+    return known.one(found)
 
 
 def blame(
     driver: str, verdict: Verdict, mine: Sequence[Device], inventory: Iterable[SliceDevice] = ()
 ) -> Blame | None:
     """Return the device that the verdict speaks of, None where none is proven."""
-    if not verdict.device:
+    if verdict.where:
+        place = point(driver, verdict.where, mine, inventory)
+    elif verdict.device:
+        place = find(driver, verdict.device, mine, inventory)
+    else:
         return None
-    place = find(driver, verdict.device, mine, inventory)
     if place is None:
         return None
     return Blame(place, verdict.rule, verdict.span, verdict.culprit is Culprit.DEVICE)
 
 
-def identifying(name: str) -> bool:
-    """Tell whether an attribute of that name identifies one device."""
-    short = re.sub(r"[^a-z0-9]", "", name.rpartition("/")[2].lower())
-    return _IDENTITY.fullmatch(short) is not None
+@dataclass(slots=True)
+class _Known:
+    """Who bears which name or identifier, among the claim's devices and those of its pools."""
 
+    owned: set[Place]
+    names: dict[str, set[Place]] = field(default_factory=dict)
+    identifiers: dict[str, set[Place]] = field(default_factory=dict)
+    numbers: dict[tuple[str, str], set[Place]] = field(default_factory=dict)
 
-def identifiers(attributes: Mapping[str, str]) -> frozenset[str]:
-    """Return a device's own identifiers, in the form that `normal` gives."""
-    return frozenset(normal(value) for name, value in attributes.items() if identifying(name))
+    @classmethod
+    def of(cls, driver: str, mine: Sequence[Device], inventory: Iterable[SliceDevice]) -> _Known:
+        own = [d for d in mine if d.driver == driver]
+        known = cls({(d.driver, d.pool, d.device) for d in own})
+        pools = {place[1] for place in known.owned}
+        given: list[Device | SliceDevice] = [*own, *(d for d in inventory if d.driver == driver)]
+        for device in given:
+            place = (device.driver, device.pool, device.device)
+            known.names.setdefault(device.device, set()).add(place)
+            if device.pool not in pools:
+                continue
+            known.names.setdefault(f"{device.pool}/{device.device}", set()).add(place)
+            for identifier in identifiers(device.attributes):
+                for form in forms(identifier):
+                    known.identifiers.setdefault(form, set()).add(place)
+            for kind in ("minor", "index"):
+                value = number(device.attributes, kind)
+                if value is not None:
+                    known.numbers.setdefault((kind, value), set()).add(place)
+        return known
 
+    def bearing(self, said: str) -> set[Place]:
+        """Devices of that name; the pool of another node may have the same names, those of the
+        claim are meant. Else devices with that identifier.
+        """
+        named = self.names.get(said, set())
+        if named:
+            return (named & self.owned) or named
+        borne = (self.identifiers.get(form) for form in forms(normal(said)))
+        return next((places for places in borne if places), set())
 
-def normal(value: str) -> str:
-    """Return an identifier in one form: UUIDs, PCI and MAC addresses differ in case only, and
-    tools write a PCI domain with four or with eight digits. All else is compared exactly.
-    """
-    low = value.lower()
-    pci = _PCI.fullmatch(low)
-    if pci is not None:
-        domain = f"{int(pci[1], 16):04x}:" if pci[1] else ""
-        return f"{domain}{pci[2]}:{pci[3]}.{pci[4]}"
-    if _UUID.fullmatch(low) or re.fullmatch(r"(?:[0-9a-f]{2}:){5,19}[0-9a-f]{2}", low):
-        return low
-    return value
+    def file(self, said: str) -> set[Place]:
+        """Devices whose file that is: by the file's name, else by the minor in it."""
+        name = naming.device_file(said)
+        if name is None:
+            return set()
+        minor = _FILE_MINOR.fullmatch(name)
+        return self.bearing(name) or (
+            self.numbers.get(("minor", minor[1]), set()) if minor is not None else set()
+        )
+
+    def one(self, places: set[Place]) -> Place | None:
+        """The place, if it is one and the claim's."""
+        return next(iter(places)) if len(places) == 1 and places <= self.owned else None

@@ -18,8 +18,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agent.core import details, evidence, marker, naming, parts, text
-from agent.core.model import Culprit, Failure, Kind, Transport, Verdict
+from agent.core import clauses, details, evidence, marker, naming, parts, text
+from agent.core.model import MATCHED, Culprit, Failure, Kind, Transport, Verdict
 from agent.core.rules import Pack, Repeat, Rule, strictest
 
 DEFAULT = "default"
@@ -132,37 +132,49 @@ def _by_text(rules: Sequence[Rule], failure: Failure) -> Explanation | None:
 
 def _search(rules: Sequence[Rule], part: str, whole: str) -> Explanation | None:
     masked = parts.mask(part)
-    lowered, lowered_masked = part.lower(), masked.lower()
+    own = ((part, part.lower()),)
+    generic = tuple((form, form.lower()) for form in dict.fromkeys((masked, parts.spelled(masked))))
     for rule in rules:
-        match = rule.search(masked, lowered_masked) if rule.generic else rule.search(part, lowered)
+        match = rule.search_forms(generic if rule.generic else own)
         if match is None:
             continue
-        device = _group(part, match)
-        named = naming.names(part, match.span())
-        if device is None and _may_guess(rule) and len(named) == 1:
-            device = named[0]
+        device, where = _named(rule, part, match)
         at = whole.find(part) if part is not whole else 0
         span = (at + match.start(), at + match.end()) if at >= 0 else None
-        verdict = replace(
-            _verdict(rule),
-            device=device,
-            span=span,
-            named=tuple(dict.fromkeys(([device] if device else []) + list(named))),
-        )
-        return Explanation(verdict, rule, text.clean(part[slice(*match.span())], 200))
+        words = text.clean(part[slice(*match.span())], MATCHED)
+        verdict = replace(_verdict(rule), device=device, where=where, span=span, matched=words)
+        return Explanation(verdict, rule, words)
     return None
 
 
-def _group(part: str, match: re.Match[str]) -> str | None:
-    """What the rule's device group found, in the text as it is."""
-    if "device" not in match.re.groupindex or match.start("device") < 0:
-        return None
-    return part[slice(*match.span("device"))] or None
+def _named(rule: Rule, part: str, match: re.Match[str]) -> tuple[str | None, str]:
+    """The device that is meant, and the words in which it is named in whatever form.
+
+    The rule's device group says it, or else the only device in the clause that the rule matched.
+    """
+    if "device" in match.re.groupindex and match.start("device") >= 0:
+        start, end = match.span("device")
+        folder = part.rfind("/dev/", max(0, start - 24), start)
+        return part[start:end] or None, part[folder:end] if folder >= 0 else ""
+    if rule.culprit is not Culprit.DEVICE or rule.kind is Kind.AMBIGUOUS:
+        return None, ""
+    where = _where(rule, parts.without_company(part), match)
+    named = naming.names(where)
+    return (named[0] if len(named) == 1 else None), where
 
 
-def _may_guess(rule: Rule) -> bool:
-    """Whether the only device that a text names is the one that such a rule means."""
-    return rule.culprit is Culprit.DEVICE and rule.kind is not Kind.AMBIGUOUS
+def _where(rule: Rule, part: str, match: re.Match[str]) -> str:
+    """The clause that the rule matched; where that names nothing, others that it matches too."""
+    where = clauses.subject(part, match.span())
+    if rule.text is None or naming.names(where):
+        return where
+    found = [where]
+    for start, end in clauses.others(part, match.span()):
+        said = part[start:end]
+        other = rule.text.search(said, said.lower())
+        if other is not None:
+            found.append(clauses.subject(part, (start + other.start(), start + other.end())))
+    return "; ".join(filter(None, found))
 
 
 def _found(rule: Rule) -> Explanation:
@@ -170,23 +182,33 @@ def _found(rule: Rule) -> Explanation:
 
 
 def _verdict(rule: Rule) -> Verdict:
-    return Verdict(kind=rule.kind, culprit=rule.culprit, rule=rule.id, hint=rule.hint)
+    return Verdict(
+        kind=rule.kind,
+        culprit=rule.culprit,
+        rule=rule.id,
+        hint=rule.hint,
+        waits_for=rule.waits_for,
+    )
 
 
 def _own_word(word: Verdict, known: Explanation | None) -> Explanation:
     """The driver's word decides; what it leaves open is taken from what the rules say."""
     if known is None:
         return Explanation(word)
-    verdict, culprit, device = known.verdict, word.culprit, word.device
+    verdict, culprit, device, where = known.verdict, word.culprit, word.device, ""
     if culprit in (Culprit.UNKNOWN, verdict.culprit):
-        culprit, device = verdict.culprit, device or verdict.device
+        culprit = verdict.culprit
+        if device is None:
+            device, where = verdict.device, verdict.where
     agrees = verdict.kind is word.kind or verdict.kind is Kind.AMBIGUOUS
     merged = replace(
         word,
         culprit=culprit,
         device=device,
         hint=word.hint or (verdict.hint if agrees else ""),
+        waits_for=verdict.waits_for,
         span=word.span or verdict.span,
-        named=verdict.named,
+        matched=verdict.matched,
+        where=where,
     )
     return Explanation(merged, known.rule, known.matched)

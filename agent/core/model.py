@@ -33,6 +33,13 @@ class Culprit(StrEnum):
     UNKNOWN = "unknown"
 
 
+class WaitsFor(StrEnum):
+    """What a failing claim waits for, where it is another claim's."""
+
+    DEVICE = "device"  # another claim has it
+    LOCK = "lock"  # another call has the driver's lock
+
+
 class Surface(StrEnum):
     """Where an error came out; the names are those of the failure corpus."""
 
@@ -87,6 +94,10 @@ class Failure:
     claim: str = ""  # UID of the claim that failed; a driver's marker must name it
 
 
+MATCHED = 200
+"""Bytes of the words that a rule matched."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What a failure means, and why we say so."""
@@ -98,9 +109,11 @@ class Verdict:
     device: str | None = None  # the one that the rule finds in the text; see `blamed`
     explicit: bool = False  # the driver said permanent_error itself
     max_attempts: int | None = None  # per call, where a repeat is a risk; 1: never repeated
+    waits_for: WaitsFor | None = None  # of another claim, as the rule has it
     retry_after: float | None = None  # seconds for which the driver asks not to be asked again
-    named: tuple[str, ...] = ()  # what the text names and may be a device; no blame
+    where: str = ""  # the words of the text in which alone the device at fault may be named
     span: tuple[int, int] | None = None  # what the rule matched: [start, end) of the cleaned text
+    matched: str = ""  # these words, cleaned and cut
 
     @property
     def permanent(self) -> bool:

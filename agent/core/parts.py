@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agent.core import text
+from agent.core import masks, text
 
 ENDS = 4096
 """Characters of the start and of the end of a text that patterns are run on. Prefixes are at the
@@ -25,16 +25,20 @@ def split(said: str) -> tuple[str, tuple[str, ...]]:
     lines = [part for part in whole.split("; ") if part.strip()]
     if len(lines) > 1:
         found.extend(_some(lines))
-    aggregate = _LIST.search(whole[-ENDS:])
-    if aggregate is not None and ", " in aggregate[1]:
-        found.extend(_some(aggregate[1].split(", ")))
+    listed: list[str] = []
+    for line in (whole, *found):
+        aggregate = _LIST.search(line[-ENDS:])
+        if aggregate is not None and ", " in aggregate[1]:
+            listed.extend(aggregate[1].split(", "))
+    found.extend(_some(listed))
     return whole, tuple(dict.fromkeys(found))
 
 
 _UID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # Kubernetes names: words alone are left ("claim is gone"), so one needs a digit, dash, dot, slash.
 _NAMED = re.compile(
-    r"\b((?:resource)?claims?(?:id|name|uid)?|pods?|namespace|node|user|retrieve claim)[ =:]{1,2}"
+    r"\b((?:resource)?claims?(?:id|name|uid)?|pods?|namespace|node|user|retrieve claim)"
+    rf"(?:[ =:]|: (?=[a-z0-9.-]{{1,253}}/[a-z0-9]|{_UID}))"
     r"(['\"(]{0,2}(?=[a-z]{0,63}[0-9./-])[a-z0-9][a-z0-9./-]{0,320}"
     rf"(?::{_UID})?)",
     re.IGNORECASE | re.ASCII,
@@ -48,6 +52,7 @@ _WRAPPER = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _ANY_UID = re.compile(_UID, re.IGNORECASE)
+_CONSTANT = re.compile(r"\b[A-Z][A-Z0-9]{1,24}(?:_[A-Z0-9]{1,24}){1,8}\b", re.ASCII)
 
 
 def mask(part: str) -> str:
@@ -56,9 +61,19 @@ def mask(part: str) -> str:
 
     A claim may be called `busy-0` or `invalid-config`. Rules for all drivers see this form.
     """
-    part = _WRAPPER.sub(lambda m: "_" * (len(m[0]) - 2) + ": ", part)
-    part = _NAMED.sub(lambda m: m[0][: m.start(2) - m.start()] + "_" * len(m[2]), part)
-    return _ANY_UID.sub(lambda m: "_" * len(m[0]), part)
+    part = _WRAPPER.sub(lambda m: "_" * (len(m[0]) - 2) + ": ", without_company(masks.layers(part)))
+    part = _ANY_UID.sub(lambda m: "_" * len(m[0]), part)
+    return masks.names(masks.layers(part))
+
+
+def spelled(part: str) -> str:
+    """The same text, as long, with the constants of vendors' libraries as words: LIB_ERROR_BUSY."""
+    return _CONSTANT.sub(lambda m: m[0].replace("_", " "), part)
+
+
+def without_company(part: str) -> str:
+    """The same text, as long, without the names of claims, pods, namespaces and nodes."""
+    return _NAMED.sub(lambda m: m[0][: m.start(2) - m.start()] + "_" * len(m[2]), part)
 
 
 def _some(errors: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from agent.core.matcher import Matcher
-from agent.core.model import Culprit, Failure, Kind, Surface, Transport
+from agent.core.model import Culprit, Failure, Kind, Surface, Transport, WaitsFor
 
 CODES = {
     "CANCELLED": 1,
@@ -91,6 +91,7 @@ class Rule:
     hint: str = ""
     source: str = ""
     repeat: Repeat | None = None  # None: what the driver's pack says
+    waits_for: WaitsFor | None = None  # of another claim
     examples: tuple[str, ...] = ()
     layer: int = 0  # which file it is from; an earlier file wins
 
@@ -122,3 +123,16 @@ class Rule:
         if self.unless is not None and self.unless.search(part, lowered) is not None:
             return None
         return match
+
+    def search_forms(self, forms: Sequence[tuple[str, str]]) -> re.Match[str] | None:
+        """The same for an error in several forms of equal length, each with its lower case: as it
+        is, and last with constants as words. Only patterns with a `_` can tell these apart.
+        """
+        patterns = (self.text, self.also, self.unless)
+        if len(forms) > 1 and not any(one is not None and "_" in one.pattern for one in patterns):
+            forms = forms[-1:]
+        for part, lowered in forms:
+            match = self.search(part, lowered)
+            if match is not None:
+                return match
+        return None

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from agent import names
 from agent.core import annotation
-from agent.core.model import DeviceState
+from agent.core.model import Culprit, DeviceState
+from agent.core.record import PodRecord
 from tests.support.kube_records import (
     GPU,
     NET,
@@ -163,3 +164,52 @@ def test_sidecars_keep_each_others_entries() -> None:
 def test_stamps() -> None:
     assert annotation.stamp(WALL) == "2026-11-30T14:26:31Z"
     assert annotation.stamp(0) == ""
+
+
+def blamed(cause: str, words: str, at: int) -> PodRecord:
+    """A device at fault, by `words` that stand at a place of the driver's text."""
+    verdict = replace(
+        PARAMETERS,
+        culprit=Culprit.DEVICE,
+        device="gpu-1",
+        span=(at, at + len(words)),
+        matched=words,
+    )
+    return record([claim("c", "gpu-0", "gpu-1")], fact(outcome("c", verdict=verdict, error=cause)))
+
+
+def test_the_words_that_matched_and_where_they_stand() -> None:
+    (first, _) = document(blamed("oh: gpu-1 is gone", "gpu-1 is gone", 4))["devices"]
+    assert (first["matched"], first["matchedAt"]) == ("gpu-1 is gone", [4, 17])
+
+
+@pytest.mark.parametrize(
+    ("cause", "at"),
+    [
+        ("x" * 3000 + " gpu-1 is gone", 3001),
+        ("x" * 1015 + " gpu-1 is gone and more", 1016),
+        ("dra-agent: gpu.example.com: permanent (device gpu-1): gpu-1 is gone", 0),
+    ],
+)
+def test_positions_that_are_not_those_of_the_cause_are_left_out(cause: str, at: int) -> None:
+    (first, _) = document(blamed(cause, "gpu-1 is gone", at))["devices"]
+    assert first["matched"] == "gpu-1 is gone"
+    assert "matchedAt" not in first
+
+
+def test_a_cause_that_is_cut_to_fit_loses_positions_beyond_the_cut() -> None:
+    devices = [f"gpu-{n}" for n in range(60)]
+    for at, kept in ((4, True), (700, False)):
+        cause = "x" * at + "gpu-1 is gone" + "y" * 2000
+        verdict = replace(
+            PARAMETERS,
+            culprit=Culprit.DEVICE,
+            device="gpu-1",
+            span=(at, at + 13),
+            matched="gpu-1 is gone",
+        )
+        claims = [claim(f"c{n}", "gpu-1") for n in range(len(devices))]
+        facts = [fact(outcome(f"c{n}", verdict=verdict, error=cause)) for n in range(len(devices))]
+        first = document(record(claims, *facts))["devices"][0]
+        assert len(first["cause"]) < 700
+        assert ("matchedAt" in first) is kept

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.attribution import blame, find, identifying, normal
+from agent.core.attribution import blame, find, point
 from agent.core.context import SliceDevice
+from agent.core.identity import normal
 from agent.core.model import Culprit, Device, Kind, Verdict
 from tests.support.kube_records import GPU, NET, ref
 
@@ -48,7 +49,8 @@ DEVICE = Verdict(Kind.PERMANENT, Culprit.DEVICE, "gone", device="gpu-1", span=(4
         (UUID[:-1] + "3", None),
         ("0000:01:00.0", "gpu-1"),
         ("00000000:02:00.0", "gpu-2"),
-        ("01:00.0", None),  # no domain: not exact
+        ("01:00.0", "gpu-1"),  # no domain: 0000 is meant
+        ("03:00.0", None),
         ("3", None),  # minor of gpu-2, index of gpu-3
         ("0", None),  # index of gpu-0
         ("", None),
@@ -100,27 +102,6 @@ def test_blame_says_who_and_where() -> None:
     assert blame(GPU, replace(DEVICE, device=None), MINE, POOL) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
-        ("uuid", True), ("gpu.nvidia.com/uuid", True), ("parentUUID", False), ("index", True),
-        ("resource.kubernetes.io/pciBusID", True), ("resource.kubernetes.io/pcieRoot", False),
-        ("dra.net/ifName", True), ("PFName", False), ("pfPciAddress", False), ("minor", True),
-        ("numaNode", False), ("productName", False), ("driverVersion", False), ("cardIdx", True),
-        ("serialNumber", True), ("architecture", False), ("pciAddress", True), ("mac", True),
-    ],
-)  # fmt: skip
-def test_identifying_attributes(name: str, wanted: bool) -> None:
-    assert identifying(name) is wanted
-
-
-def test_normal_form() -> None:
-    assert normal("0000:AF:00.1") == normal("00000000:af:00.1") == "0000:af:00.1"
-    assert normal("0001:af:00.1") != normal("0000:af:00.1")
-    assert normal("AA:BB:cc:dd:ee:ff") == "aa:bb:cc:dd:ee:ff"
-    assert normal("Gpu-0") == "Gpu-0"
-
-
 @given(
     st.text(max_size=20) | st.sampled_from([f"gpu-{i}" for i in range(4)] + ["0", "1", UUID]),
     st.sets(st.integers(0, 3)),
@@ -137,3 +118,74 @@ def test_innocent_devices_are_never_blamed(said: str, owned: set[int]) -> None:
         ]
         assert [d.place for d in bearing if d.device == said] in ([], [found])
         assert found in {d.place for d in bearing}
+
+
+ODD = SliceDevice(
+    GPU,
+    "node-a",
+    "accel-a",
+    {
+        "uuid": "5f1b2c3d-1111-2222-3333-444455556666",
+        "minor": "7",
+        "index": "5",
+        "acme.example/vfName": "pf0vf3",
+        "pfName": "pf0",
+        "mac": "0C:42:A1:00:00:01",
+        "pciAddress": "0001:09:00.0",
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("gpu-1 has fallen off", "gpu-1"),
+        (f"device {UUID[4:-1]}1 is lost", "gpu-1"),
+        ("error at 01:00.0", "gpu-1"),
+        ("gpu-1 (0000:01:00.0) is lost", "gpu-1"),
+        ("gpu-1 (0000:1f:00.0) is lost", "gpu-1"),  # the same thing, whatever the address is
+        ("GPU minor 3 is lost", "gpu-2"),
+        ("minor number 2", "gpu-1"),
+        ("GPU 1 is lost", "gpu-1"),
+        ("index=2", "gpu-2"),
+        ("/dev/acme3 is lost", "gpu-2"),
+        ("/dev/accel/acme7", "accel-a"),
+        ("accel-a is lost", "accel-a"),
+        ("node-a/accel-a is lost", "accel-a"),
+        ("5F1B2C3D-1111-2222-3333-444455556666", "accel-a"),
+        ("GPU-5f1b2c3d-1111-2222-3333-444455556666", "accel-a"),
+        ("NIC 0c:42:a1:00:00:01", "accel-a"),
+        ("VF pf0vf3 is lost", "accel-a"),
+        ("pf0 is lost", None),  # its parent
+        ("09:00.0 is lost", None),  # another domain
+        ("gpu-1 and gpu-2", None),
+        ("gpu-1, the neighbour of gpu-3", None),
+        ("gpu-10 is lost", None),
+        ("gpu-1-mig-0 is lost", None),
+        ("3 errors on 1 device", None),
+        ("GPU 3 is lost", None),
+        ("GPU 8, not gpu-1", None),
+        ("/dev/sda3 is lost", None),
+        ("/dev/acme9 blocks gpu-1", None),
+        ("gpu is lost", None),
+        ("", None),
+    ],
+)
+def test_what_words_point_to(said: str, found: str | None) -> None:
+    mine = [*MINE, device("accel-a"), device("gpu")]
+    assert point(GPU, said, mine, [*POOL, ODD]) == (found and (GPU, "node-a", found))
+
+
+def test_the_words_around_the_match_decide_where_the_rule_named_nothing() -> None:
+    said = replace(DEVICE, device=None, where="GPU 1 is lost")
+    found = blame(GPU, said, MINE, POOL)
+    assert found is not None
+    assert found.place == (GPU, "node-a", "gpu-1")
+    assert blame(GPU, replace(said, where="gpu-1 or gpu-3", device="gpu-1"), MINE, POOL) is None
+
+
+@given(st.text(alphabet="gpu-0123 /dev:.()", max_size=60), st.sets(st.integers(0, 3)))
+def test_words_never_point_to_a_device_of_another_claim(said: str, owned: set[int]) -> None:
+    mine = [device(f"gpu-{i}") for i in sorted(owned)]
+    found = point(GPU, said, mine, POOL)
+    assert found is None or found in {(d.driver, d.pool, d.device) for d in mine}

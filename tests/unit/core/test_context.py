@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,11 @@ from agent.core.context import (
     Context,
     SliceDevice,
     TaintRule,
-    WaitsFor,
     waits_for,
 )
+from agent.core.model import Failure, Surface, WaitsFor
+from agent.settings.rulefiles import load_rules
+from agent.settings.sections import Rules
 from tests.support.kube_records import GPU, ref
 
 
@@ -34,6 +38,28 @@ from tests.support.kube_records import GPU, ref
 def test_what_a_text_waits_for(text: str, wanted: WaitsFor | None) -> None:
     assert waits_for(text) is wanted
     assert waits_for("x" * 100_000 + " " + text) is wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("device dev-1 is held by claim other/claim-9 which is terminating", WaitsFor.DEVICE),
+        ("cannot configure VF 2: VF is still attached to pod prod/cache-0", WaitsFor.DEVICE),
+        ("requested device d is already allocated to different claim u2", WaitsFor.DEVICE),
+        ("unprepare of claim u1 is still in progress", WaitsFor.DEVICE),
+        ("could not obtain the global lock within 10s", WaitsFor.LOCK),
+        ("decoder0.0 is locked by another transaction", WaitsFor.LOCK),
+        ("timeout acquiring lock", WaitsFor.LOCK),
+        ("database is locked", WaitsFor.LOCK),
+    ],
+)
+def test_the_rule_that_decided_knows_what_is_waited_for(text: str, wanted: WaitsFor) -> None:
+    failure = Failure("d.example.com", "prepare", Surface.CLAIM_ERROR, text)
+    assert waits_for(text, load_rules(Rules()).classify(failure)) is wanted
+    marked = replace(failure, text=f"{text} [dra-agent.io transient claim=u-1]", claim="u-1")
+    verdict = load_rules(Rules()).classify(marked)
+    assert verdict.rule == "driver-marker"
+    assert waits_for(text, verdict) is wanted
 
 
 @given(st.text())

@@ -47,6 +47,11 @@ def test_no_clock_ends_a_pinned_verdict_but_an_unprepare_does() -> None:
     found = held.get("d", "uid-1", 1e9)
     assert found is not None
     assert found.pinned
+    held.unpin("d", "uid-1", 1e9)
+    assert held.get("d", "uid-1", 1e9) is not None
+    assert held.get("d", "uid-1", 1e9 + 1e6) is None, "the clock goes on from there"
+    held.unpin("d", "uid-1", 0.0)
+    held.put(RESULT, OUTCOME, 0.0)
     assert held.drop_claim("uid-1") == 1
     assert held.get("d", "uid-1", 0.0) is None
 

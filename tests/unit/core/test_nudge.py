@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent import names
-from agent.core.context import WaitsFor
-from agent.core.model import CallFact, DeviceState
+from agent.core.model import CallFact, Culprit, DeviceState, Kind, Verdict, WaitsFor
 from agent.core.nudge import Cause, Event, Last, Memory, Pace, concerned, freed, ripens, waiting
 from agent.core.pods import Pod
 from tests.support.kube_records import GPU, NET, WALL, fact, outcome, pod, ref
@@ -42,6 +41,9 @@ def test_the_last_word_about_a_claim_counts() -> None:
     memory.note(refused("device busy"))
     assert memory.of(GPU, "ns", ["c"]) == (Last(ref(), False, waits=WaitsFor.DEVICE),)
     assert memory.of(NET, "ns", ["c"]) == memory.of(GPU, "ns", ["d"]) == ()
+    waits = Verdict(Kind.TRANSIENT, Culprit.CLAIM, "r", waits_for=WaitsFor.LOCK)
+    memory.note(fact(outcome("c", verdict=waits, error="hands full")))
+    assert memory.of(GPU, "ns", ["c"]) == (Last(ref(), False, waits=WaitsFor.LOCK),)
     assert memory.failed(GPU)
     assert not memory.failed(GPU, broke=True)
     memory.note(refused("no answer", code=14))
@@ -132,10 +134,11 @@ def test_what_an_unprepare_gives_back(
 def test_a_pod_is_not_nudged_too_often_nor_twice_for_one_event() -> None:
     pace, made = Pace(10.0), pod()
     assert pace.due(made, 100.0, WALL) == 100.0
-    assert pace.take(made, event(Cause.DRIVER_BACK, 1), 100.0)
-    assert not pace.take(made, event(Cause.DRIVER_BACK, 1), 200.0)
+    assert not pace.had(made, event(Cause.DRIVER_BACK, 1))
+    pace.take(made, event(Cause.DRIVER_BACK, 1), 100.0)
+    assert pace.had(made, event(Cause.DRIVER_BACK, 1))
     assert pace.due(made, 103.0, WALL) == 110.0
-    assert pace.take(made, event(Cause.DRIVER_BACK, 2), 110.0)
+    assert not pace.had(made, event(Cause.DRIVER_BACK, 2))
 
 
 @pytest.mark.parametrize(
@@ -156,13 +159,13 @@ def test_the_paces_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent.core.nudge.LIMIT", 1)
     pace = Pace(10.0)
     for name in ("a", "b"):
-        assert pace.take(pod(uid=name), event(Cause.DRIVER_BACK), 1.0)
+        pace.take(pod(uid=name), event(Cause.DRIVER_BACK), 1.0)
     assert pace.due(pod(uid="a"), 2.0, WALL) == 2.0
 
 
 def test_a_nudge_that_was_not_written_does_not_count() -> None:
     pace, made = Pace(10.0), pod()
-    assert pace.take(made, event(Cause.DRIVER_BACK), 1.0)
+    pace.take(made, event(Cause.DRIVER_BACK), 1.0)
     pace.give_back(made, event(Cause.DRIVER_BACK))
+    assert not pace.had(made, event(Cause.DRIVER_BACK))
     assert pace.due(made, 2.0, WALL) == 2.0
-    assert pace.take(made, event(Cause.DRIVER_BACK), 2.0)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.parts import ENDS, MAX_PARTS, mask, split
+from agent.core.parts import ENDS, MAX_PARTS, mask, spelled, split
 
 UID = "7b0f7d52-91b1-4c57-9f0e-52d0a4f0c1aa"
 
@@ -14,6 +14,10 @@ def test_a_single_error_has_no_parts() -> None:
 @pytest.mark.parametrize("text", ["a\nb", "a; b", "several: [a, b]", "[a, b]"])
 def test_joined_errors(text: str) -> None:
     assert [part.strip() for part in split(text)[1]] == ["a", "b"]
+
+
+def test_a_list_in_one_of_several_lines() -> None:
+    assert split("[a: x, b: y]\nc")[1] == ("[a: x, b: y]", "c", "a: x", "b: y")
 
 
 def test_of_a_long_list_both_ends_are_looked_at() -> None:
@@ -49,7 +53,20 @@ def test_words_are_left(text: str) -> None:
     assert mask(text) == text
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x: LIB_ERROR_BUSY (4)", "x: LIB ERROR BUSY (4)"),
+        ("state NOT_READY", "state NOT READY"),
+        ("mlx5_0 and field_a stay", "mlx5_0 and field_a stay"),
+    ],
+)
+def test_constants_are_spelled(text: str, words: str) -> None:
+    assert spelled(text) == words
+
+
 @given(st.text())
 def test_masking_keeps_the_length(text: str) -> None:
     assert len(mask(text)) == len(text)
+    assert len(spelled(text)) == len(text)
     split(text)

@@ -253,7 +253,7 @@ def test_every_call_is_answered_before_its_deadline(
 
 def waiting_plan(verdict: Verdict = TRANSIENT) -> Plan:
     """After a failed attempt, in a long wait."""
-    plan = plan_of(A, policy=RetryPolicy(initial_delay=5.0, jitter=0.0))
+    plan = plan_of(A, policy=RetryPolicy(initial_delay=5.0, jitter=0.0, ambiguous_time=20.0))
     plan.next(0.0, 0.0, None)
     plan.attempt_ended([failed(A, verdict)], 1.0, 1.0)
     assert isinstance(plan.next(1.0, 0.0, None), Wait)
@@ -286,6 +286,24 @@ def test_hurries_are_bounded() -> None:
     assert isinstance(plan.next(7.0, 0.0, None), Wait)
 
 
+def test_a_hurry_for_the_claim_that_it_waits_for_is_never_refused_nor_counted() -> None:
+    plan = plan_of(A, policy=RetryPolicy(initial_delay=5.0, jitter=0.0))
+    plan.next(0.0, 0.0, None)
+    held = f"held by claim {B.namespace}/{B.name}"
+    plan.attempt_ended([failed(A, TRANSIENT, held)], 1.0, 1.0)
+    stranger = ClaimRef("ns", "uid-c", "c")
+    for attempt in range(12):
+        assert plan.hurry([B]) if attempt % 2 else plan.hurry([stranger], certain=True)
+        assert isinstance(plan.next(2.0 + attempt, 0.0, None), Forward)
+        plan.attempt_ended([failed(A, TRANSIENT, held)], 2.0 + attempt, 2.0)
+    for attempt in range(4):
+        assert plan.hurry([stranger])
+        assert isinstance(plan.next(20.0 + attempt, 0.0, None), Forward)
+        plan.attempt_ended([failed(A, TRANSIENT, held)], 20.0 + attempt, 2.0)
+    assert not plan.hurry([stranger])
+    assert plan.hurry([stranger, B])
+
+
 def test_unknown_failures_and_absent_drivers_do_not_hurry() -> None:
     plan = waiting_plan(AMBIGUOUS)
     plan.hurry()
@@ -313,6 +331,48 @@ def test_the_driver_s_own_delay_is_kept_to_within_the_deadline() -> None:
     step = plan.next(9.0, 0.0, None)
     assert isinstance(step, Reply)
     assert "no time left" in step.reason
+
+
+def asks_for(seconds: float) -> Plan:
+    """After one unknown failure for which the driver asks for a delay."""
+    asks = Verdict(Kind.AMBIGUOUS, Culprit.UNKNOWN, "driver-marker", retry_after=seconds)
+    plan = plan_of(A)
+    plan.next(0.0, 0.0, None)
+    plan.attempt_ended([failed(A, asks)], 1.0, 1.0)
+    return plan
+
+
+def test_after_the_delay_that_a_driver_asks_for_an_unknown_failure_is_tried_once() -> None:
+    plan = asks_for(20.0)
+    assert plan.next(1.0, 0.0, None) == Wait(20.0)
+    assert isinstance(plan.next(21.0, 0.0, None), Forward)
+    plan.attempt_ended([failed(A, AMBIGUOUS)], 21.1, 21.1)
+    step = plan.next(21.1, 0.0, None)
+    assert isinstance(step, Reply)
+    assert "time used up" in step.reason
+
+
+def test_a_delay_beyond_the_deadline_is_not_waited_for() -> None:
+    step = asks_for(41.5).next(1.0, 0.0, None)
+    assert isinstance(step, Reply)
+    assert "no time left" in step.reason
+
+
+def test_nobody_waits_for_an_attempt_that_will_not_be_made() -> None:
+    plan = plan_of(A, policy=RetryPolicy(initial_delay=10.0, max_delay=10.0))
+    plan.next(0.0, 0.0, None)
+    plan.attempt_ended([failed(A, AMBIGUOUS)], 1.0, 1.0)
+    step = plan.next(1.0, 0.0, None)
+    assert isinstance(step, Reply)
+    assert "time used up" in step.reason
+
+
+def test_another_claims_delay_gives_an_unknown_failure_no_time() -> None:
+    asks = Verdict(Kind.TRANSIENT, Culprit.DRIVER, "t", retry_after=20.0)
+    plan = plan_of(A, B)
+    plan.next(0.0, 0.0, None)
+    plan.attempt_ended([failed(A, asks), failed(B, AMBIGUOUS)], 1.0, 1.0)
+    assert isinstance(plan.next(1.0, 0.0, None), Reply)
 
 
 def test_a_short_delay_of_the_driver_does_not_hurry_the_agent() -> None:

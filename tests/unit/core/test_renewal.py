@@ -23,6 +23,7 @@ class World:
         self.made = 0
         self.order: list[str] = []  # as kubelet registered them, the last one last
         self.stopped: set[str] = set()
+        self.removed: set[str] = set()  # somebody has removed their registration sockets
         self.steps: list[Step] = []
         self.published: list[float] = []
 
@@ -41,6 +42,15 @@ class World:
         self.notified[name] += 1
         self.order = [*(n for n in self.order if n != name), name]
         return self.renewal.notified(name, True, self.now)
+
+    def remove(self, *names: str) -> None:
+        """Somebody removes registration sockets; kubelet, if it runs, closes its connections."""
+        for name in names:
+            self.removed.add(name)
+            self.connected[name], self.in_flight[name] = False, 0
+            self.renewal.removed(name)
+        if names and names[-1] == self.present[-1]:
+            self.renewal.trigger(self.now, "socket-removed", restart=False)
 
     def settle(self) -> float | None:
         """Do all steps; return until when there is nothing to do."""
@@ -67,8 +77,10 @@ class World:
                     assert not self.register(name), "a first Notify(true) triggered"
             case Stop(generation=name, reason=reason):
                 assert name in self.live
-                if self.renewal.away_since is None:
-                    known = [n for n in self.order if n in self.live]
+                if self.renewal.away_since is None and name in self.removed:
+                    assert not self.in_flight[name]
+                elif self.renewal.away_since is None:
+                    known = [n for n in self.order if n in self.live and n not in self.removed]
                     # The last that kubelet registered, or the last made if it has none.
                     assert name != (known or self.live)[-1]
                     assert name in known or name != self.live[-1]
@@ -172,6 +184,32 @@ def test_a_fourth_generation_waits_for_a_place() -> None:
     # g1 could go 60 s after g2 was taken, that is at 62 s.
     assert world.published[-1] - begin == 62
     assert not world.renewal.delayed
+
+
+def test_removed_registration_sockets_hold_no_place() -> None:
+    world = started()
+    world.renewal.trigger(world.now, "driver-registered", restart=True)
+    world.run(20)
+    assert world.live == ["g1", "g2", "g3"]
+    world.remove("g1", "g2", "g3")
+    assert not world.renewal.registered
+    world.run(2)
+    assert world.present == ["g4"]
+    assert world.renewal.registered
+
+
+def test_a_removed_one_keeps_the_call_that_is_in_flight() -> None:
+    world = started()
+    world.removed.add("g1")
+    world.renewal.removed("g1")  # kubelet has not looked yet, and is still connected
+    assert not world.renewal.notified("g1", True, world.now)
+    assert not world.renewal.registered
+    world.in_flight["g1"] = 1
+    world.run(5)
+    assert world.live == ["g1"]
+    world.in_flight["g1"], world.connected["g1"] = 0, False
+    world.run(0.1)
+    assert world.present == []
 
 
 def test_generations_that_kubelet_never_took_make_place() -> None:
@@ -281,7 +319,7 @@ def _kubelet_down(world: World) -> None:
 def _kubelet_up(world: World, *, reverse: bool) -> None:
     _kubelet_down(world)
     world.kubelet = True
-    for name in sorted(world.present, reverse=reverse):
+    for name in sorted(set(world.present) - world.removed, reverse=reverse):
         before = world.notified[name]
         assert world.register(name) == (before > 0)
         world.now += 0.3
@@ -297,6 +335,8 @@ ACTIONS: dict[str, Callable[[World], object]] = {
     "kubelet down": _kubelet_down,
     "kubelet up": lambda w: _kubelet_up(w, reverse=False),
     "kubelet up, other order": lambda w: _kubelet_up(w, reverse=True),
+    "newest socket removed": lambda w: w.remove(*w.live[-1:]),
+    "all sockets removed": lambda w: w.remove(*w.live),
     "call": lambda w: w.in_flight.update(dict.fromkeys(w.live[:1], 1)),
     "call on the newest": lambda w: w.in_flight.update(dict.fromkeys(w.live[-1:], 1)),
     "calls end": lambda w: w.in_flight.update(dict.fromkeys(w.in_flight, 0)),

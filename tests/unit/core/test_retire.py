@@ -39,6 +39,17 @@ def test_after_a_restart_kubelets_order_decides() -> None:
     assert superseded(live, 71.0, {"a": IDLE, "b": IDLE}, PATIENCE)[0] is live[1]
 
 
+def test_one_whose_socket_was_removed_goes_when_nobody_is_connected() -> None:
+    live = [generation("a", registered=0.0), generation("b", registered=10.0)]
+    live[1].removed, live[1].registered_at = True, None
+    assert [g.name for g in kubelet_order(live)] == ["b", "a"]
+    assert superseded(live, 20.0, {"a": IDLE, "b": IDLE}, PATIENCE) == (None, 20.1)
+    assert superseded(live, 20.0, {"a": IDLE, "b": View(1, False)}, PATIENCE) == (None, 20.1)
+    assert superseded(live, 20.0, {"a": IDLE, "b": View(0, False)}, PATIENCE)[0] is live[1]
+    # However it lost its socket: one that kubelet keeps its connection to goes as any other.
+    assert superseded(live, 60.0, {"a": IDLE, "b": IDLE}, PATIENCE)[0] is live[1]
+
+
 def test_never_taken_spares_the_latest_and_those_kubelet_has() -> None:
     nobody = View(0, False)
     live = [generation("a", registered=1.0), generation("b"), generation("c")]

@@ -44,6 +44,15 @@ def test_all_three_patterns_must_agree() -> None:
     assert Rule("x", Kind.TRANSIENT, Culprit.DRIVER).search("busy", "busy") is None
 
 
+def test_the_first_form_that_matches_counts() -> None:
+    rule = Rule("a", Kind.TRANSIENT, Culprit.DEVICE, text=Matcher(r"\bbusy\b"))
+    forms = [("LIB_BUSY", "lib_busy"), ("LIB BUSY", "lib busy")]
+    match = rule.search_forms(forms)
+    assert match is not None
+    assert match.string == "LIB BUSY"
+    assert rule.search_forms(forms[:1]) is None
+
+
 def test_repeat_words() -> None:
     assert [word.max_attempts for word in Repeat] == [None, 2, 1]
 

@@ -181,3 +181,6 @@ def test_event_name_follows_pod_rule_and_outcome() -> None:
     }
     assert len(found) == 4
     assert len(name(pod(name="p" * 253), ONE, "Report")) <= 253
+    for sign in ".-":
+        long = f"{'p' * 229}{sign}{'p' * 23}"
+        assert name(pod(name=long), ONE, "Report").startswith(f"{'p' * 229}."), "a valid name"

@@ -79,6 +79,45 @@ def _whole_text(verdict: Verdict) -> bool:
     return rule is not None and rule.text is not None and "^" in rule.text.pattern
 
 
+@settings(deadline=None, max_examples=200)
+@given(ENTRY, st.sampled_from(metamorphic.ROOTS))
+def test_directories_that_sound_like_failures(entry: corpus.Entry, root: str) -> None:
+    text = metamorphic.elsewhere(entry.failure.text, root)
+    said = replace(entry.failure, driver="")
+    assert RULES.classify(replace(said, text=text)).kind is RULES.classify(said).kind, text
+
+
+NAMED = [entry for entry in ENTRIES if (entry.fields.get("device") or "\0") in entry.failure.text]
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.sampled_from(NAMED), st.sampled_from(metamorphic.DEVICES))
+def test_devices_that_sound_like_failures(entry: corpus.Entry, device: str) -> None:
+    """Packs know how their driver writes names; rules for all drivers must not."""
+    text = entry.failure.text.replace(entry.fields["device"], device)
+    said = replace(entry.failure, driver="")
+    before, after = RULES.classify(said), RULES.classify(replace(said, text=text))
+    assert after.kind is before.kind, text
+    assert after.blamed in (None, device) or before.blamed not in (None, entry.fields["device"])
+
+
+SPOKEN = [
+    entry
+    for entry in ENTRIES
+    if entry.failure.driver and entry.failure.driver in entry.failure.text
+]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(SPOKEN), st.sampled_from(metamorphic.DRIVERS))
+def test_drivers_that_sound_like_failures(entry: corpus.Entry, driver: str) -> None:
+    said = entry.failure
+    other = RULES.classify(
+        replace(said, text=said.text.replace(said.driver, driver), driver=driver)
+    )
+    assert other.kind is RULES.classify(replace(said, driver="")).kind
+
+
 @settings(deadline=None)
 @given(ENTRY, st.from_regex(r"[a-z]{2,12}\.[a-z]{2,9}\.(com|io|example)", fullmatch=True))
 def test_another_driver_name(entry: corpus.Entry, driver: str) -> None:
