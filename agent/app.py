@@ -17,7 +17,6 @@ import agent
 from agent.aio import Tasks
 from agent.core.classify import RuleSet
 from agent.core.held import HeldVerdicts
-from agent.core.pods import Pod
 from agent.errors import UserError
 from agent.kube.client import Kube
 from agent.kube.pods import PodStore
@@ -27,7 +26,7 @@ from agent.node.registry import Registry
 from agent.observe import logs, tracing
 from agent.observe.metrics import Metrics
 from agent.observe.web import Web
-from agent.probes import AgentProbes
+from agent.probes import CONNECT, AgentProbes
 from agent.proxy.context import Backlog, Context, LogOnly
 from agent.proxy.flights import Flights
 from agent.proxy.proxy import Proxy
@@ -117,7 +116,7 @@ class App:
                 host = self._config.http.listen.rpartition(":")[0]
                 log.info("http listening", extra={"host": host, "port": port})
             serving = self._tasks.start("registry", self.registry.run())
-            self._tasks.start("connect to the API server", self._connect())
+            self._tasks.start(CONNECT, self._connect())
             self._tasks.start("config watch", self._reload.run())
             stop = self._tasks.start("stop signal", self._stop.wait())
             await asyncio.wait({serving, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -156,8 +155,10 @@ class App:
             return
         self._kube = kube
         pods = probes.pods = PodStore(kube, self._identity.node_name)
-        pods.on_deleting.append(self._pod_deleting)
-        pods.on_gone.append(self._pod_gone)
+        # The claims of other pods are not their concern: those go on being prepared.
+        own = pods.only_its
+        pods.on_deleting.append(lambda pod: self.proxy.pod_deleting(pod.namespace, own(pod)))
+        pods.on_gone.append(lambda pod: self.proxy.pod_gone(pod.namespace, own(pod)))
         self.reporter = probes.reporter = Reporter(
             self.ctx.settings, self._identity, kube, pods, self.proxy, hooks=self._report_hooks()
         )
@@ -238,13 +239,6 @@ class App:
         self.ctx.metrics.driver_up(driver, up)
         self.nudger.driver_up(driver, up)
 
-    def _pod_deleting(self, pod: Pod) -> None:
-        self.proxy.pod_deleting(pod.namespace, pod.claims)
-
-    def _pod_gone(self, pod: Pod) -> None:
-        self.proxy.pod_deleting(pod.namespace, pod.claims)
-        self.proxy.pod_gone(pod.namespace, pod.claims)
-
     def _crashed(self, name: str, error: BaseException) -> None:
         if not isinstance(error, UserError):
-            self.probes.crashed[name] = f"{type(error).__name__}: {error}"
+            self.probes.crash(name, error)

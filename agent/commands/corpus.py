@@ -12,15 +12,14 @@ import base64
 import binascii
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.core import attribution, text, transport
+from agent.core import attribution, codes, text, transport
 from agent.core.classify import Explanation, RuleSet
-from agent.core.model import ClaimRef, Culprit, Device, Failure, Kind, Surface
-from agent.core.rules import CODES
+from agent.core.model import ClaimRef, Device, Failure, Surface
 from agent.errors import UserError
 from agent.settings.load import shipped
 
@@ -44,33 +43,61 @@ class Entry:
     fields: Mapping[str, Any]  # as written
 
 
-def read(path: str) -> Iterator[Entry]:
-    """Read a file, `-` for standard input; UserError names the line that cannot be read."""
+class Odd:
+    """What could not be read in files: one warning each, on standard error."""
+
+    def __init__(self) -> None:
+        self.skipped = 0  # lines that are no JSON objects
+        self._place = ""
+
+    def at(self, name: str, number: int) -> None:
+        """What follows is about this line."""
+        self._place = f"{name}:{number}"
+
+    def skip(self, why: str) -> None:
+        """The line has no answer."""
+        self.skipped += 1
+        self._warn(f"{why}; the line is left out")
+
+    def field(self, key: str, value: object, wanted: str, instead: str = "none") -> None:
+        """A field cannot be understood; `instead` is taken."""
+        shown = text.quote(value if isinstance(value, str) else repr(value)[:200])
+        self._warn(f"{key}: {shown} is not {wanted}; taken as {instead}")
+
+    def _warn(self, said: str) -> None:
+        print(f"warning: {self._place}: {said}", file=sys.stderr)
+
+
+def read(path: str, odd: Odd | None = None) -> Iterator[Entry]:
+    """Read a file, `-` for standard input; UserError where that is not possible."""
     if path == "-":
-        yield from entries(sys.stdin.buffer.read().decode("utf-8", "replace"), "standard input")
+        said = sys.stdin.buffer.read().decode("utf-8", "replace")
+        yield from entries(said, "standard input", odd)
         return
     try:
         said = Path(path).read_bytes().decode("utf-8", "replace")
     except OSError as error:
         raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    yield from entries(said, path)
+    yield from entries(said, path, odd)
 
 
-def entries(said: str, name: str) -> Iterator[Entry]:
-    """The lines of a text; `name` is where it is from."""
-    for number, line in enumerate(said.split("\n"), 1):
-        if not line.strip():
+def entries(said: str, name: str, odd: Odd | None = None) -> Iterator[Entry]:
+    """The lines of a text that are JSON objects; `name` is where it is from."""
+    odd = odd or Odd()
+    for number, written in enumerate(said.split("\n"), 1):
+        line = written.strip("\ufeff \t\r")
+        if not line:
             continue
+        odd.at(name, number)
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise UserError(f"{name}:{number}: not JSON: {error}") from error
-        if not isinstance(fields, dict):
-            raise UserError(f"{name}:{number}: expected one object per line")
-        try:
-            yield _entry(fields)
-        except _Bad as error:
-            raise UserError(f"{name}:{number}: {error}") from error
+            odd.skip(f"not JSON: {text.clean(str(error), 200)}")
+            continue
+        if isinstance(fields, dict):
+            yield _entry(fields, odd)
+        else:
+            odd.skip("not an object")
 
 
 def builtin() -> str:
@@ -83,15 +110,8 @@ def blamed(entry: Entry, found: Explanation) -> str | None:
     verdict = found.verdict
     if entry.devices is None:
         return verdict.blamed and text.clean(verdict.blamed, 253)
-    if verdict.culprit is not Culprit.DEVICE:
-        return None
-    said: Sequence[str] = (verdict.device,) if verdict.device else ()
-    if not said and verdict.kind is not Kind.AMBIGUOUS:
-        said = verdict.named
-    driver = entry.failure.driver
-    places = {attribution.find(driver, name, entry.devices) for name in said} - {None}
-    place = next(iter(places)) if len(places) == 1 else None
-    return place[2] if place is not None else None
+    found_one = attribution.blame(entry.failure.driver, verdict, entry.devices)
+    return found_one.place[2] if found_one is not None and found_one.at_fault else None
 
 
 def answers(given: Iterable[Entry], rules: RuleSet) -> Iterator[str]:
@@ -106,80 +126,84 @@ def answers(given: Iterable[Entry], rules: RuleSet) -> Iterator[str]:
             "rule": found.verdict.rule,
             "hint": found.verdict.hint,
         }
-        yield json.dumps(body, ensure_ascii=False)
+        try:
+            line = json.dumps(body, ensure_ascii=False)
+            line.encode()
+        except UnicodeEncodeError:  # half a character in the id
+            line = json.dumps(body)
+        yield line
 
 
-class _Bad(ValueError):
-    """A field that cannot be understood."""
-
-
-def _entry(fields: dict[str, Any]) -> Entry:
-    surface = _SURFACES.get(fields.get("surface") or "claim_error")
-    if surface is None:
-        raise _Bad(f"surface: expected one of {', '.join(_SURFACES)}")
-    said = _string(fields, "text")
-    code = _code(fields.get("grpc_code"))
-    driver = _string(fields, "driver")
-    uid = _string(fields, "claim_uid")
+def _entry(fields: dict[str, Any], odd: Odd) -> Entry:
+    surface = _surface(fields.get("surface"), odd)
+    said = _string(fields, "text", odd)
+    code = _code(fields.get("grpc_code"), odd)
+    driver = _string(fields, "driver", odd)
+    uid = _string(fields, "claim_uid", odd)
     broken = transport.of_words(said, code) if surface is Surface.TRANSPORT else None
     failure = Failure(
         driver="" if " " in driver else driver,  # `any (kubelet)`
-        operation=_string(fields, "op") or "prepare",
+        operation=_string(fields, "op", odd) or "prepare",
         surface=surface,
         text=said,
         code=code if surface is Surface.CALL_ERROR else None,
         transport=broken,
         permanent_error=fields.get("permanent_error") is True and said != "",
-        details=_details(fields.get("details")),
+        details=_details(fields.get("details"), odd),
         claim=uid,
     )
     name = fields.get("id")
-    return Entry("" if name is None else str(name), failure, _devices(fields, uid), fields)
+    return Entry("" if name is None else str(name), failure, _devices(fields, uid, odd), fields)
 
 
-def _string(fields: Mapping[str, Any], key: str) -> str:
+def _surface(value: object, odd: Odd) -> Surface:
+    found = _SURFACES.get(value or "claim_error") if isinstance(value, str | None) else None
+    if found is None:
+        odd.field("surface", value, f"one of {', '.join(_SURFACES)}", "claim_error")
+    return found or Surface.CLAIM_ERROR
+
+
+def _string(fields: Mapping[str, Any], key: str, odd: Odd) -> str:
     value = fields.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise _Bad(f"{key}: expected text")
-    return value
+    if value is None or isinstance(value, str):
+        return value or ""
+    odd.field(key, value, "text")
+    return ""
 
 
-def _code(value: object) -> int | None:
-    if value is None:
+def _code(value: object, odd: Odd) -> int | None:
+    try:
+        return codes.number(value)
+    except ValueError:
+        odd.field("grpc_code", value, "a gRPC code")
         return None
-    if isinstance(value, int) and value in CODES.values():
-        return value
-    name = str(value).upper().replace("CANCELED", "CANCELLED")
-    if name not in CODES:
-        raise _Bad(f"grpc_code: unknown code {text.quote(str(value))}")
-    return CODES[name]
 
 
-def _details(value: object) -> bytes | None:
+def _details(value: object, odd: Odd) -> bytes | None:
     if value is None:
         return None
     try:
         return base64.b64decode(str(value), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise _Bad("details: expected base64") from error
+    except (binascii.Error, ValueError):
+        odd.field("details", value, "base64")
+        return None
 
 
-def _devices(fields: Mapping[str, Any], uid: str) -> tuple[Device, ...] | None:
+def _devices(fields: Mapping[str, Any], uid: str, odd: Odd) -> tuple[Device, ...] | None:
     given = fields.get("devices")
     if given is None:
         return None
     if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-        raise _Bad("devices: expected a list of objects")
+        odd.field("devices", given, "a list of objects")
+        return None
     claim = ClaimRef("", uid, "") if uid else _NO_CLAIM
     return tuple(
         Device(
             claim=claim,
-            request=_string(one, "request"),
-            driver=_string(one, "driver"),
-            pool=_string(one, "pool"),
-            device=_string(one, "device"),
+            request=_string(one, "request", odd),
+            driver=_string(one, "driver", odd),
+            pool=_string(one, "pool", odd),
+            device=_string(one, "device", odd),
             attributes=_attributes(one.get("attributes")),
         )
         for one in given

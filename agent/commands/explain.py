@@ -6,33 +6,18 @@ The JSON form is API (docs/classification.md): fields are added, never renamed.
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agent import names
+from agent.commands.outlook import Plan, would_do
 from agent.core import marker, text
 from agent.core.classify import Explanation, RuleSet
-from agent.core.model import Culprit, Failure, Kind, Verdict
-from agent.errors import UserError
-from agent.settings import durations
-from agent.settings.model import AgentConfig, Retry
+from agent.core.model import Failure, Verdict
+from agent.settings.model import AgentConfig
 
 KIND = "Explanation"
 
-MAX_INPUT = 1 << 20
-"""Bytes read from standard input or a file."""
-
 _MAX_NOTES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What the agent would do: `attempts` is `once`, `limited`, `untilDeadline` or `none`."""
-
-    attempts: str
-    outcome: str  # "Report", "FailPod" or "Default" (depends on the pod's owner)
-    held: bool
-    lines: tuple[str, ...]
 
 
 def explain(failure: Failure, rules: RuleSet, config: AgentConfig, *, as_json: bool = False) -> str:
@@ -43,99 +28,6 @@ def explain(failure: Failure, rules: RuleSet, config: AgentConfig, *, as_json: b
     if as_json:
         return _json(failure, found, plan, notes, config)
     return _readable(failure, found, plan, notes, config)
-
-
-def read_stdin() -> str:
-    """Read the text from standard input, whatever its bytes are."""
-    return sys.stdin.buffer.read(MAX_INPUT).decode("utf-8", "replace").rstrip("\n")
-
-
-def read_file(path: str) -> str:
-    """Read the text from a file; UserError where that is not possible."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAX_INPUT).decode("utf-8", "replace").rstrip("\n")
-    except OSError as error:
-        raise UserError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-
-
-def would_do(found: Explanation, config: AgentConfig, failure: Failure) -> Plan:
-    """Say what the agent would do about this failure under this config."""
-    if failure.operation == "unprepare":
-        line = "Passes it on: kubelet repeats an unprepare itself, and only the driver may answer."
-        return Plan("once", "Report", False, (line,))
-    if found.verdict.kind is Kind.PERMANENT:
-        return _permanent(found.verdict, config, failure.driver)
-    return _retried(found.verdict, config.retry_of(failure.driver))
-
-
-def _retried(verdict: Verdict, retry: Retry) -> Plan:
-    report = "Tells it in the pod's status; the pod is never failed for this."
-    if verdict.single_attempt:
-        once = "Asks the driver once per kubelet call: a repeat is a risk with this driver."
-        return Plan("once", "Report", False, (once, report))
-    if verdict.max_attempts is not None:
-        twice = "Repeats it once per kubelet call: more is a risk with this driver."
-        return Plan("limited", "Report", False, (twice, report))
-    pace = (
-        f"waiting {durations.render(retry.initial_delay)}, doubling to "
-        f"{durations.render(retry.max_delay)}"
-    )
-    if verdict.kind is Kind.TRANSIENT:
-        until = f"until {durations.render(retry.margin)} before kubelet's deadline"
-        line = f"Asks the driver again inside the same kubelet call, {pace}, {until}."
-        return Plan("untilDeadline", "Report", False, (line, report))
-    limit = (
-        f"at most {retry.ambiguous_attempts} attempts or "
-        f"{durations.render(retry.ambiguous_time)} per kubelet call"
-    )
-    return Plan("limited", "Report", False, (f"Asks again, {pace}, {limit}.", report))
-
-
-def _permanent(verdict: Verdict, config: AgentConfig, driver: str) -> Plan:
-    acts = verdict.explicit or config.mode_of(driver) == "enforce"
-    outcome = _outcome(verdict.culprit, config)
-    hold = (
-        f"Answers kubelet's repeats itself for {durations.render(config.outcome.hold)}, doubling "
-        f"to {durations.render(config.outcome.hold_max)}; the driver is not asked."
-    )
-    if acts:
-        return Plan(
-            "none", outcome, True, ("Does not ask again.", hold, _says(outcome, verdict.culprit))
-        )
-    return Plan(
-        "none",
-        "Report",
-        False,
-        (
-            "Does not ask again within this kubelet call; kubelet's next call (60-90 s later) "
-            "reaches the driver.",
-            "Tells it in the pod's status.",
-            f"In enforce mode: {_lower(hold)} {_says(outcome, verdict.culprit)}",
-        ),
-    )
-
-
-def _outcome(culprit: Culprit, config: AgentConfig) -> str:
-    if culprit is Culprit.PARAMETERS:
-        return config.outcome.parameters
-    if culprit is Culprit.CLAIM:
-        return config.outcome.claim
-    return "Report"
-
-
-def _says(outcome: str, culprit: Culprit) -> str:
-    if outcome == "FailPod":
-        return "Fails the pod, where its kind and state allow it."
-    if outcome == "Default":
-        return "Fails the pod of a Job or a bare pod, where its state allows it; else tells it."
-    if culprit is Culprit.DEVICE:
-        return "Tells it in the pod's status; without a taint a new pod could get the same device."
-    return "Tells it in the pod's status; a new pod on this node would meet the same."
-
-
-def _lower(sentence: str) -> str:
-    return sentence[0].lower() + sentence[1:]
 
 
 def _notes(failure: Failure, found: Explanation, rules: RuleSet) -> list[str]:

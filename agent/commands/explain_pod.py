@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from agent import names
+from agent.commands import pod_text
 from agent.commands.pod_events import Said, failures_in
+from agent.commands.pod_text import Found
 from agent.core import annotation
 from agent.core.classify import RuleSet
 from agent.core.context import Context
@@ -28,56 +29,28 @@ from agent.kube import access
 from agent.kube.client import Kube
 from agent.kube.errors import Denied, KubeError, NotFound
 from agent.kube.parse import parse_claim, parse_pod, parse_slice
+from agent.settings.model import AgentConfig
 
-KIND = "PodExplanation"
 EVENT = "FailedPrepareDynamicResources"
-
-_ROWS = (
-    ("cause", "cause"),
-    ("verdict", "verdict"),
-    ("culprit", "culprit"),
-    ("rule", "rule"),
-    ("matched at", "matchedAt"),
-    ("hint", "hint"),
-    ("parameters", "parametersFrom"),
-    ("class", "deviceClass"),
-    ("suspect", "suspect"),
-    ("blocked by", "blockedBy"),
-    ("also held by", "alsoHeldBy"),
-    ("taints", "taints"),
-    ("attempts", "attempts"),
-    ("last error", "lastTime"),
-    ("trace", "traceID"),
-)
-_STATES = {
-    "blocked": "blocked: not at fault, something else of its claim or call failed",
-    "pending": "not asked for yet",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the cluster knows about the pod."""
-
-    pod: Pod
-    source: str  # annotation | event | condition | none
-    devices: list[dict[str, Any]]
-    event: str = ""
-    outcome: str = ""
-    notes: tuple[str, ...] = ()
 
 
 def explain_pod(
-    target: str, *, kubeconfig: str, env: Mapping[str, str], rules: RuleSet, as_json: bool = False
+    target: str,
+    *,
+    kubeconfig: str,
+    env: Mapping[str, str],
+    rules: RuleSet,
+    config: AgentConfig,
+    as_json: bool = False,
 ) -> str:
     """Return the explanation of the pod `namespace/name`. Raises UserError with one line."""
     namespace, slash, name = target.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise UserError(f"--pod: write NAMESPACE/NAME, not {clean(target, 100)!r}")
-    path = kubeconfig or access.users_kubeconfig(env)
-    option = "--kubeconfig" if kubeconfig else "KUBECONFIG"
+    path, option = (kubeconfig, "--kubeconfig") if kubeconfig else access.users_kubeconfig(env)
     found = asyncio.run(_read(path, option, namespace, name, rules=rules))
-    return _json(found) if as_json else _readable(found)
+    plans = pod_text.plans(found.devices, rules, config)
+    return pod_text.as_json(found, plans) if as_json else pod_text.readable(found, plans)
 
 
 async def _read(path: str, option: str, namespace: str, name: str, *, rules: RuleSet) -> Found:
@@ -132,7 +105,7 @@ class _Reader:
         for said, claim, driver in _whose(failures_in(event), claims, self._notes):
             verdict = self._rules.classify(said.failure(driver))
             histories[driver, claim.uid] = _history(said, verdict)
-            if verdict.device:
+            if verdict.device or verdict.where:
                 inventory += await self._slices(driver, pod)
         record = build(claims, histories, context=Context(tuple(inventory)))
         return annotation.entries(record)
@@ -186,63 +159,3 @@ def _outcome(written: str) -> str:
 
 def _time(event: Mapping[str, Any]) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")
-
-
-def _readable(found: Found) -> str:
-    pod = found.pod
-    said = pod.condition(names.CONDITION_PREPARED)
-    where = f" on {pod.node}" if pod.node else ""
-    lines = [f"pod {pod.namespace}/{pod.name}: {pod.phase}{where}"]
-    if said is not None:
-        lines.append(f"{said.type}={said.status} ({said.reason}): {clean(said.message, 4096)}")
-    if found.source == "event":
-        lines.append(f"kubelet says: {clean(found.event, 2048)}")
-    if found.outcome:
-        lines.append(f"the agent: {clean(found.outcome, 512)}")
-    for device in found.devices:
-        lines += ["", *_device(device)]
-    if not found.devices and found.source == "none":
-        lines.append("no failure of its devices is on record: no condition, annotation or event")
-    lines += [f"note: {clean(note, 300)}" for note in dict.fromkeys(found.notes)]
-    return "\n".join(lines)
-
-
-def _device(device: Mapping[str, Any]) -> list[str]:
-    state = _STATES.get(str(device.get("state")), str(device.get("state")))
-    if device.get("atFault"):
-        state += ", at fault"
-    place = f"{device.get('device')} of {device.get('driver')} (claim {device.get('claim')})"
-    lines = [clean(f"{place}: {state}", 1024)]
-    for title, key in _ROWS:
-        value = device.get(key)
-        if value not in (None, "", [], 0):
-            lines.append(f"  {title + ':':<13} {clean(_words(value), 1024)}")
-    return lines
-
-
-def _words(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{k} {v}" for k, v in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _json(found: Found) -> str:
-    pod = found.pod
-    said = pod.condition(names.CONDITION_PREPARED)
-    body = {
-        "apiVersion": names.CONFIG_API_VERSION,
-        "kind": KIND,
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": pod.uid,
-        "node": pod.node,
-        "phase": pod.phase,
-        "source": found.source,
-        "condition": said
-        and {"status": said.status, "reason": said.reason, "message": said.message},
-        "event": clean(found.event, 4096),
-        "outcome": found.outcome,
-        "devices": found.devices,
-        "notes": list(dict.fromkeys(found.notes)),
-    }
-    return json.dumps(body, indent=2, ensure_ascii=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from agent.core import codes
 from agent.core.model import Failure, Surface
 from agent.core.rules import CODES
 
@@ -58,5 +59,7 @@ def failures_in(message: str) -> list[Said]:
 
 def _code(written: str) -> int:
     """Return the number of a code as Go writes it: DeadlineExceeded."""
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", written).upper().replace("CANCELED", "CANCELLED")
-    return CODES.get(name, CODES["UNKNOWN"])
+    try:
+        return codes.number(written) or CODES["UNKNOWN"]
+    except ValueError:
+        return CODES["UNKNOWN"]

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent import names
-from agent.core.model import DeviceState
+from agent.core.model import MATCHED, DeviceState
 from agent.core.record import DeviceRecord, PodRecord
 from agent.core.text import clean, cut
 
@@ -144,8 +144,15 @@ def _found(record: DeviceRecord) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if record.at_fault:
         found["atFault"] = True
+    matched = record.verdict.matched if record.verdict is not None else ""
+    if matched:
+        found["matched"] = matched
     if record.blame is not None and record.blame.span is not None:
-        found["matchedAt"] = list(record.blame.span)
+        start, end = record.blame.span
+        # `cause` may begin with the agent's own prefix, or end before these words.
+        words = clean(record.cause[start:end], MATCHED)
+        if words == matched or (not matched and end <= len(record.cause)):
+            found["matchedAt"] = [start, end]
     if record.suspect:
         found["suspect"] = record.suspect
     if record.blocker is not None:
@@ -172,9 +179,11 @@ def _squeezed(devices: Sequence[dict[str, Any]], squeeze: _Squeeze) -> list[dict
         entry = dict(device)
         if not squeeze.hints:
             entry.pop("hint", None)
+            entry.pop("matched", None)
         for key in _TEXTS:
             if key in entry:
                 entry[key] = cut(entry[key], squeeze.text)
+        _drop_lost_span(entry, device)
         if squeeze.share:
             rest = _dump({k: v for k, v in entry.items() if k not in _IDENTITY})
             base = bases.setdefault(rest, len(done))
@@ -184,6 +193,15 @@ def _squeezed(devices: Sequence[dict[str, Any]], squeeze: _Squeeze) -> list[dict
                 entry["sameAs"] = base
         done.append(entry)
     return done
+
+
+def _drop_lost_span(entry: dict[str, Any], device: dict[str, Any]) -> None:
+    """Positions in `cause` say nothing where it was cut before them."""
+    whole, left = device.get("cause"), entry.get("cause")
+    match entry.get("matchedAt"):
+        case [int(), int(end)] if whole == left or end < len(str(left)):
+            return
+    entry.pop("matchedAt", None)
 
 
 def _dropped(head: dict[str, Any], devices: list[dict[str, Any]]) -> str:

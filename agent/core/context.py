@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from agent.core.history import Key
-from agent.core.model import ClaimRef
+from agent.core.model import ClaimRef, Verdict, WaitsFor
 
 Place = tuple[str, str, str]
 """(driver, pool, device)."""
@@ -27,15 +26,10 @@ _LOCKED = re.compile(r"\block\b.{0,40}(?:timeout|timed out)|(?:timeout|timed out
                      re.IGNORECASE)  # fmt: skip
 
 
-class WaitsFor(StrEnum):
-    """What a driver's text says it waits for."""
-
-    DEVICE = "device"  # another claim has it
-    LOCK = "lock"  # another call has the driver's lock
-
-
-def waits_for(text: str) -> WaitsFor | None:
-    """Say what the text waits for, if for another claim. It judges nothing; rules do."""
+def waits_for(text: str, verdict: Verdict | None = None) -> WaitsFor | None:
+    """Say what a failure waits for, if for another claim: the rule knows it, else the words."""
+    if verdict is not None and verdict.waits_for is not None:
+        return verdict.waits_for
     text = text if len(text) <= 2 * _ENDS else text[:_ENDS] + "\n" + text[-_ENDS:]
     if _LOCKED.search(text):
         return WaitsFor.LOCK

@@ -102,6 +102,12 @@ class HeldVerdicts:
         self._held[driver, uid] = replace(held, expires_at=_FOREVER)
         return True
 
+    def unpin(self, driver: str, uid: str, now: float) -> None:
+        """Let the clock go on: what it was pinned for will not come."""
+        held = self._held.get((driver, uid))
+        if held is not None and held.pinned:
+            self._held[driver, uid] = replace(held, expires_at=now + self._hold)
+
     def drop_claim(self, uid: str) -> int:
         """Forget a claim for all drivers (unprepare, end of its pod); returns how many went."""
         for key in [key for key in self._times if key[1] == uid]:

@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from agent import names
 from agent.core.annotation import stamp_micro
-from agent.core.context import WaitsFor, waits_for
-from agent.core.model import CallFact, ClaimRef, DeviceState
+from agent.core.context import waits_for
+from agent.core.model import CallFact, ClaimRef, DeviceState, WaitsFor
 from agent.core.pods import Pod
 
 LIMIT = 4096
@@ -77,7 +77,7 @@ class Memory:
                 outcome.claim,
                 ok,
                 broke=not ok and fact.code in _TRANSPORT_CODES,
-                waits=None if ok else waits_for(outcome.last_error),
+                waits=None if ok else waits_for(outcome.last_error, outcome.verdict),
                 devices=outcome.devices,
             )
         while len(self._last) > LIMIT:
@@ -164,18 +164,19 @@ class Pace:
         earlier = now - ago if 0.0 <= ago < self.min_between else float("-inf")
         return max(now, max(earlier, self._at.get(pod.uid, float("-inf"))) + self.min_between)
 
-    def take(self, pod: Pod, event: Event, now: float) -> bool:
-        """Note a nudge; False when the pod had one for this event."""
+    def had(self, pod: Pod, event: Event) -> bool:
+        """True when the pod had a nudge for this event."""
+        return (pod.uid, event.number) in self._done
+
+    def take(self, pod: Pod, event: Event, now: float) -> None:
+        """Note a nudge."""
         key = (pod.uid, event.number)
-        if key in self._done:
-            return False
         self._done[key] = None
         self._at[pod.uid] = now
         if len(self._done) > LIMIT:
             del self._done[next(iter(self._done))]
         if len(self._at) > LIMIT:
             del self._at[next(iter(self._at))]
-        return True
 
     def give_back(self, pod: Pod, event: Event) -> None:
         """The nudge was not written."""

@@ -7,33 +7,17 @@ the design live here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from agent.core.held import Held
-from agent.core.model import ClaimOutcome, ClaimRef, ClaimResult, DeviceState, Kind
+from agent.core.model import ClaimOutcome, ClaimRef, ClaimResult, Kind
 from agent.core.steps import Forward, Reply, RetryPolicy, Step, Wait
-from agent.core.text import KEPT, ends
+from agent.core.track import Track
 
 __all__ = ["Forward", "Plan", "Reply", "RetryPolicy", "Step", "Wait"]
 
 _RESERVE = 0.5  # seconds left to hand the answer to kubelet before its deadline
 _HURRIES = 4  # waits that may be cut short in one call
 _RESERVE_SHARE = 0.05  # of the call's whole time, where that is less (tests, other callers)
-
-
-@dataclass(slots=True)
-class _Track:
-    claim: ClaimRef
-    result: ClaimResult | None = None
-    attempts: int = 0
-    first_error: str = ""
-    first_wall: float = 0.0
-    last_wall: float = 0.0
-    first_failed_at: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        return self.result is not None and self.result.ok
 
 
 class Plan:
@@ -50,7 +34,7 @@ class Plan:
         previous: Mapping[str, str],
     ) -> None:
         """`held` and `previous` (last error text of the call before) are keyed by claim UID."""
-        self._tracks = {claim.uid: _Track(claim) for claim in claims}
+        self._tracks = {claim.uid: Track(claim) for claim in claims}
         self._order = tuple(claims)
         self._policy = policy
         self._held = {uid: value for uid, value in held.items() if uid in self._tracks}
@@ -62,16 +46,24 @@ class Plan:
         self._not_before = arrived_at
         self._cancelled = ""
         self._at_once = False
+        self._delayed = False  # the driver itself asked for the wait that runs
         self._soon = False
+        self._guess = False  # the hurry that is meant by `_soon` counts
         self._hurries = 0
 
-    def hurry(self) -> bool:
+    def hurry(self, released: Iterable[ClaimRef] = (), *, certain: bool = False) -> bool:
         """What a transient failure waits for may be over: skip the wait that runs, or the next.
 
-        At most _HURRIES times per call, for other claims may come and go all the time. False: no.
+        At most _HURRIES times per call, for other claims may come and go all the time. One that
+        is `certain`, or for a claim that a failure's text names, is neither refused nor counted.
+        False: no.
         """
-        if self._hurries >= _HURRIES:
+        failed = [track for track in self._tracks.values() if not track.ok]
+        if not certain:
+            certain = any(track.names(claim) for claim in released for track in failed)
+        if not certain and self._hurries >= _HURRIES:
             return False
+        self._guess = not certain and (self._guess or not self._soon)
         self._soon = True
         return True
 
@@ -94,10 +86,11 @@ class Plan:
         if away_since is not None:
             return self._wait_for_driver(now, away_since)
         if self._rounds and self._not_before == 0.0:
-            wait = max(self._policy.delay(self._rounds, jitter), self._asked_to_wait())
-            self._not_before = now + wait
-            if self._not_before >= self._last_start:
-                return self._reply("no time left for another attempt")
+            own, asked = self._policy.delay(self._rounds, jitter), self._asked_to_wait()
+            self._not_before, self._delayed = now + max(own, asked), asked > own
+            reason = self._why_reply(self._not_before)
+            if reason:  # nobody waits for an attempt that will not be made
+                return self._reply(reason)
             return Wait(self._not_before - now)
         return Forward(self._pending(), max(0.0, self._last_answer - now))
 
@@ -105,25 +98,14 @@ class Plan:
         """Take in what one round of attempts brought."""
         self._rounds += 1
         self._not_before = 0.0  # the next call of `next` draws the wait
+        self._delayed = False
         for result in results:
-            track = self._tracks[result.claim.uid]
-            track.result = result
-            track.attempts += 1
-            if result.failure is not None:
-                if not track.first_wall:
-                    track.first_error = result.failure.text
-                    track.first_wall = wall
-                track.first_failed_at = track.first_failed_at or now
-                track.last_wall = wall
+            self._tracks[result.claim.uid].attempted(result, now, wall)
 
     def driver_away(self, results: Iterable[ClaimResult], wall: float) -> None:
         """Note for claims never asked yet why they wait; not an attempt."""
         for result in results:
-            track = self._tracks[result.claim.uid]
-            if track.result is None and result.failure is not None:
-                track.result = result
-                track.first_error = result.failure.text
-                track.first_wall = track.last_wall = wall
+            self._tracks[result.claim.uid].unasked(result, wall)
 
     @property
     def given_up(self) -> bool:
@@ -149,7 +131,7 @@ class Plan:
         if not soon or away_since is not None or not self._rounds:
             return
         if self._only_transient() and not self._asked_to_wait():
-            self._hurries += 1
+            self._hurries += self._guess
             self._not_before = now
 
     def _only_transient(self) -> bool:
@@ -177,7 +159,7 @@ class Plan:
             return "no time left for another attempt"
         return ""
 
-    def _final(self, track: _Track, now: float) -> str:
+    def _final(self, track: Track, now: float) -> str:
         """Why this claim will not be asked again within this call; empty when it may be."""
         if track.result is None or track.result.verdict is None:
             return ""
@@ -191,7 +173,8 @@ class Plan:
         if verdict.kind is Kind.AMBIGUOUS:
             if track.attempts >= self._policy.ambiguous_attempts:
                 return "unknown failure, attempts used up"
-            if now - track.first_failed_at >= self._policy.ambiguous_time:
+            spent = now - track.first_failed_at >= self._policy.ambiguous_time
+            if spent and not (self._delayed and track.retry_after):
                 return "unknown failure, time used up"
             if failure is not None and self._seen_before(track.claim.uid, failure.text):
                 return "unknown failure, same as in the previous call"
@@ -199,8 +182,7 @@ class Plan:
 
     def _asked_to_wait(self) -> float:
         """Seconds that a driver itself wants between two attempts (RetryInfo, or its marker)."""
-        verdicts = [track.result.verdict for track in self._tracks.values() if track.result]
-        return max((v.retry_after or 0.0 for v in verdicts if v is not None), default=0.0)
+        return max((track.retry_after for track in self._tracks.values()), default=0.0)
 
     def _seen_before(self, uid: str, text: str) -> bool:
         before = self._previous.get(uid, "")
@@ -226,20 +208,6 @@ class Plan:
         held = self._held.get(claim.uid)
         return held.result if held is not None else self._tracks[claim.uid].result
 
-    def _outcome(self, track: _Track) -> ClaimOutcome:
+    def _outcome(self, track: Track) -> ClaimOutcome:
         held = self._held.get(track.claim.uid)
-        if held is not None:
-            return held.outcome()
-        result = track.result
-        if result is None:
-            return ClaimOutcome(track.claim, DeviceState.BLOCKED)
-        return ClaimOutcome(
-            track.claim,
-            DeviceState.PREPARED if result.ok else DeviceState.FAILED,
-            verdict=result.verdict,
-            attempts=track.attempts,
-            first_error=ends(track.first_error, KEPT),
-            last_error=ends(result.failure.text, KEPT) if result.failure else "",
-            first_wall=track.first_wall,
-            last_wall=track.last_wall,
-        )
+        return held.outcome() if held is not None else track.outcome()

@@ -134,6 +134,11 @@ def failed_patch(pod: Pod, bodies: Sequence[Body], *, text: str, annotation: str
     }
 
 
+def event_name(pod: str, mark: str) -> str:
+    """Name an Event after its pod; a cut must not end a label with a sign, or it is no name."""
+    return f"{pod[:230].rstrip('-.')}.{mark}"
+
+
 def event(pod: Pod, record: PodRecord, *, action: str, node: str, note: str, wall: float) -> Body:
     """Event of events.k8s.io/v1, named after (pod, rule, outcome, whether it is still normal):
     a second one is a 409.
@@ -142,7 +147,7 @@ def event(pod: Pod, record: PodRecord, *, action: str, node: str, note: str, wal
     step = "/escalated" if record.escalated else ""
     mark = hashlib.sha256(f"{pod.uid}/{rules}/{action}{step}".encode()).hexdigest()[:16]
     body: Body = {
-        "metadata": {"name": f"{pod.name[:230]}.{mark}", "namespace": pod.namespace},
+        "metadata": {"name": event_name(pod.name, mark), "namespace": pod.namespace},
         "eventTime": stamp_micro(wall),
         "type": "Warning",
         "reason": names.EVENT_REASON,

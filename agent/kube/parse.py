@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent import names
-from agent.core.attribution import identifying
 from agent.core.context import SliceDevice, TaintRule
+from agent.core.identity import worth_keeping
 from agent.core.model import ClaimRef, Device
 from agent.core.pods import Claim, Condition, Owner, Pod
 
@@ -169,7 +169,7 @@ def parse_slice(raw: JsonObject) -> tuple[SliceDevice, ...]:
             attributes={
                 name: value
                 for name, each in _of(device, "attributes").items()
-                if identifying(str(name)) and (value := _attribute(each))
+                if (value := _attribute(each)) and worth_keeping(str(name), value)
             },
             taints=tuple(_taint(taint) for taint in _list(device, "taints")),
         )

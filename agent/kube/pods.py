@@ -80,6 +80,17 @@ class PodStore:
         uids = self._by_claim.get((namespace, name), set())
         return tuple(self._pods[uid] for uid in sorted(uids))
 
+    def only_its(self, pod: Pod) -> list[str]:
+        """Names of the pod's claims that no other pod of this node uses, or goes on to use."""
+        return [
+            name
+            for name in pod.claims
+            if all(
+                other.uid == pod.uid or other.deleting
+                for other in self.of_claim(pod.namespace, name)
+            )
+        ]
+
     async def run(self) -> None:
         """List and watch until cancelled. Never ends by itself."""
         loop = asyncio.get_running_loop()

@@ -57,7 +57,7 @@ def document(raw: bytes) -> JsonDict:
     """Parse a JSON object; anything else is Unavailable (a load balancer's page, say)."""
     try:
         value = json.loads(raw)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise Unavailable("the answer is not JSON") from exc
     if not isinstance(value, dict):
         raise Unavailable("the answer is not a JSON object")

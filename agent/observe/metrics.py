@@ -9,15 +9,8 @@ from __future__ import annotations
 
 import platform
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-)
+import prometheus_client as prom
+from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 import agent
@@ -36,12 +29,12 @@ _Buckets = tuple[float, ...]
 _LAG_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 
-def _registry() -> CollectorRegistry:
+def _registry() -> prom.CollectorRegistry:
     """A registry with what every program tells about itself."""
-    registry = CollectorRegistry(auto_describe=True)
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
+    registry = prom.CollectorRegistry(auto_describe=True)
+    prom.ProcessCollector(registry=registry)
+    prom.PlatformCollector(registry=registry)
+    prom.GCCollector(registry=registry)
     build = Gauge(f"{_PREFIX}_build_info", "Constant 1.", ("version", "python"), registry=registry)
     build.labels(agent.__version__, platform.python_version()).set(1)
     return registry
@@ -98,17 +91,18 @@ class Metrics:
         self._bypasses = counter(
             "bypassed_prepares_total", "Pods started with a prepare not seen.", _DRIVER
         )
+        self._early = counter("unprepares_early_total", "Sent during their prepare.", _DRIVER)
         self._held = gauge("held_verdicts", "Permanent verdicts that answer repeats.", _DRIVER)
         self._reports = counter(
             "reports_total", "Writes to the API server, by kind.", "kind", "result"
         )
         self._queue = gauge("report_queue_length", "Facts waiting to be written.")
         self._dropped = counter("reports_dropped_total", "Facts dropped from a full queue.")
-        requests = ("verb", "resource", "code")
-        self._kube = histogram(
-            "kube_request_duration_seconds", "Requests to the API.", _KUBE_BUCKETS, *requests
-        )
+        requests, name = ("verb", "resource", "code"), "kube_request_duration_seconds"
+        self._kube = histogram(name, "Requests to the API.", _KUBE_BUCKETS, *requests)
         self._lag = histogram("event_loop_lag_seconds", "How late a timer came.", _LAG_BUCKETS)
+        rest: list[Counter | Gauge] = [self._waits, self._up, self._registered, self._bypasses]
+        self._plain = (*rest, self._held, self._early)  # one series for each driver
         self._known: set[str] = set()
         self._left: dict[str, None] = {}  # the latest last
         self._gone: set[str] = set()
@@ -123,7 +117,7 @@ class Metrics:
             self._calls.labels(driver, method, "OK")
             self._attempts.labels(driver, method, "OK")
             self._inflight.labels(driver, method)
-        for metric in (self._waits, self._up, self._registered, self._bypasses, self._held):
+        for metric in self._plain:
             metric.labels(driver)
 
     def driver_gone(self, driver: str) -> None:
@@ -139,9 +133,8 @@ class Metrics:
         self._known.discard(driver)
         self._gone.add(driver)
         for metric in (
-            *(self._calls, self._inflight, self._attempts, self._waits, self._verdicts),
-            *(self._up, self._registered, self._renewals, self._bypasses, self._held),
-            *(self._outcomes, self._escalations, self._nudges),
+            *(*self._plain, self._calls, self._inflight, self._attempts, self._verdicts),
+            *(self._renewals, self._outcomes, self._escalations, self._nudges),
         ):
             metric.remove_by_labels({_DRIVER: driver})
 
@@ -222,6 +215,11 @@ class Metrics:
         """A pod started and its prepare did not pass us."""
         if self._counts(driver):
             self._bypasses.labels(driver).inc()
+
+    def unprepare_early(self, driver: str) -> None:
+        """An unprepare went out while the prepare of its claim was unanswered."""
+        if self._counts(driver):
+            self._early.labels(driver).inc()
 
     def held(self, driver: str, n: int) -> None:
         """How many verdicts are held for the driver now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -63,7 +64,7 @@ class Sender:
                 results = self._refused(claims, got, got.status)
             else:
                 entries = wire.entries(got.body or b"")
-                results = self._judge(claims, entries)
+                results = await self._judge(claims, entries)
                 uids = frozenset(claim.uid for claim in claims)
                 exact = uids if entries.keys() == uids else None
                 raw = RawAnswer(exact, got.body or b"", got.initial, got.trailers)
@@ -94,9 +95,10 @@ class Sender:
         kept = replace(status, initial=got.initial, trailers=trailers)
         return self._all(claims, failure, kept)
 
-    def _judge(
+    async def _judge(
         self, claims: Iterable[ClaimRef], entries: Mapping[str, wire.Entry]
     ) -> list[ClaimResult]:
+        """One by one, for a call may have hundreds of claims with errors of many kilobytes."""
         results = []
         for claim in claims:
             entry = entries.get(claim.uid)
@@ -114,6 +116,7 @@ class Sender:
             )
             raw = entry.raw if entry else None
             results.append(ClaimResult(claim, raw, failure, self._ctx.rules.classify(failure)))
+            await asyncio.sleep(0)  # other drivers' calls and the probes go on meanwhile
         return results
 
     def _all(

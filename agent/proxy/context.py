@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,6 +18,9 @@ from agent.observe.metrics import Metrics
 from agent.observe.tracing import Tracing
 from agent.proxy.flights import Flights
 from agent.settings.model import AgentConfig
+
+NO_DEADLINE = 45.0
+"""Seconds for a call that came without a deadline: kubelet's own; other callers may send none."""
 
 _BACKLOG = 256  # facts kept while the API client is being loaded
 _PREVIOUS = 1024  # claims whose last error is remembered
@@ -63,6 +66,7 @@ class LiveCall:
     plan: Plan
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     began: float = 0.0  # loop time
+    blockers: set[str] = field(default_factory=set)  # UIDs of claims that it was found to wait for
 
     @property
     def uids(self) -> frozenset[str]:
@@ -74,9 +78,10 @@ class LiveCall:
         wanted = {(namespace, name) for name in names}
         return any((claim.namespace, claim.name) in wanted for claim in self.claims)
 
-    def hurry(self) -> None:
+    def hurry(self, released: Sequence[ClaimRef]) -> None:
         """What it waits for may be free now: ask again without waiting longer."""
-        if self.plan.hurry():
+        certain = any(claim.uid in self.blockers for claim in released)
+        if self.plan.hurry(released, certain=certain):
             self.wake.set()
 
     def cancel(self, reason: str, *, at_once: bool = True) -> None:

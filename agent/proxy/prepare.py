@@ -20,11 +20,10 @@ from agent.core.plan import Forward, Plan, Reply, Wait
 from agent.node.link import Link
 from agent.proxy import calllog
 from agent.proxy.attempt import NOBODY, Sender
-from agent.proxy.context import Context, LiveCall
+from agent.proxy.context import NO_DEADLINE, Context, LiveCall
 from agent.proxy.flights import Attempt
 from agent.rpc.call import Answer, Request
 
-_NO_DEADLINE = 45.0  # seconds; kubelet always sends one, other callers may not
 _LATE = 0.05  # seconds an attempt may overrun its time before its call stops waiting
 
 
@@ -39,7 +38,7 @@ class PrepareCall:
         self._claims = tuple({c.uid: c for c in wire.parse_claims(request.body)}.values())
         self._loop = asyncio.get_running_loop()
         self._arrived = self._loop.time()
-        self._deadline = request.deadline or self._arrived + _NO_DEADLINE
+        self._deadline = request.deadline or self._arrived + NO_DEADLINE
         self._raw: answer.RawAnswer | None = None
         self._span = ctx.tracing.call(request.method, link.name, self._claims, ctx.wall())
         self._sender = Sender(ctx, link, request, self._claims, self._span)

@@ -13,7 +13,7 @@ from agent.core.model import Status
 from agent.errors import TransportError
 from agent.observe import logs
 from agent.proxy.attempt import nobody
-from agent.proxy.context import Context
+from agent.proxy.context import NO_DEADLINE, Context
 from agent.proxy.prepare import PrepareCall
 from agent.proxy.unprepare import unprepare
 from agent.rpc.call import (
@@ -107,7 +107,8 @@ class Proxy:
     async def _as_is(self, link: Link, request: Request) -> Answer:
         """A request we cannot read is the driver's to refuse."""
         channel = link.pick(service_of(request.method))
-        left = (request.deadline or 0.0) - asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
+        left = NO_DEADLINE if request.deadline is None else request.deadline - now
         try:
             if channel is None:
                 return Answer(None, nobody(link))
@@ -128,6 +129,10 @@ class Proxy:
         """Let no clock end a held verdict."""
         self._ctx.held.pin(driver, claim_uid)
 
+    def unpin(self, driver: str, claim_uid: str) -> None:
+        """Let a held verdict end by the clock again."""
+        self._ctx.held.unpin(driver, claim_uid, asyncio.get_running_loop().time())
+
     def holding(self, driver: str, claim_uid: str) -> bool:
         """True while a held verdict answers for this claim."""
         now = asyncio.get_running_loop().time()
@@ -136,6 +141,12 @@ class Proxy:
     def active(self, driver: str) -> list[InFlight]:
         """Calls of a driver that kubelet waits for now, the oldest first."""
         return self._ctx.active(driver, asyncio.get_running_loop().time())
+
+    def blocked(self, driver: str, claim_uid: str, by: str) -> None:
+        """A claim was found to wait for another one, whose unprepare will then be waited for."""
+        for call in self._ctx.live:
+            if call.driver == driver and claim_uid in call.uids:
+                call.blockers.add(by)
 
     def served_drivers(self) -> frozenset[str]:
         """Names of the drivers whose calls come through here."""
@@ -153,13 +164,17 @@ class Proxy:
                 call.cancel("the pod is being deleted")
 
     def pod_gone(self, namespace: str, claims: Iterable[str]) -> None:
-        """The pod ended or is gone: its held verdicts end."""
-        self._ctx.held.drop_named(namespace, claims)
+        """The pod ended or is gone: its calls' retries and its held verdicts end."""
+        names_ = tuple(claims)
+        self.pod_deleting(namespace, names_)
+        if self._ctx.held.drop_named(namespace, names_):
+            for link in self._links():
+                self._ctx.metrics.held(link.name, self._ctx.held.of_driver(link.name))
 
     def trigger(self, driver: str) -> None:
         """A renewal trigger: the next call decides afresh."""
-        if self._ctx.held.drop_driver(driver):
-            self._ctx.metrics.held(driver, 0)
+        self._ctx.held.drop_driver(driver)
+        self._ctx.metrics.held(driver, 0)  # also where the clock had ended the last one
 
     def stop_retrying(self) -> None:
         """SIGTERM: calls in flight get their answer, new ones get one attempt."""

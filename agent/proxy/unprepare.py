@@ -13,18 +13,18 @@ from agent.node.link import Link
 from agent.observe.tracing import CallSpan
 from agent.proxy import calllog
 from agent.proxy.attempt import nobody
-from agent.proxy.context import Context, LiveCall, Undoing
+from agent.proxy.context import NO_DEADLINE, Context, LiveCall, Undoing
 from agent.rpc.call import Answer, Request, service_of, status_of
 
-_NO_DEADLINE = 45.0  # seconds, for callers that send none
 _RESERVE = 0.5  # seconds left to hand the answer back
+_UNSAID = "the driver's answer does not say how it ended"  # kubelet takes it as a failure, too
 
 
 async def unprepare(ctx: Context, link: Link, request: Request) -> Answer:
     """Forward it after the claim's prepare in flight has landed (rule 9). WireError: not ours."""
     loop = asyncio.get_running_loop()
     began = loop.time()
-    deadline = request.deadline or began + _NO_DEADLINE
+    deadline = request.deadline or began + NO_DEADLINE
     claims = wire.parse_claims(request.body)
     span = ctx.tracing.call(request.method, link.name, claims, ctx.wall())
     uids = [claim.uid for claim in claims]
@@ -39,20 +39,21 @@ async def unprepare(ctx: Context, link: Link, request: Request) -> Answer:
                 "unprepare goes out while the prepare of its claim is unanswered",
                 extra={"driver": link.name, "claims": len(claims)},
             )
+            ctx.metrics.unprepare_early(link.name)
         answer = await _forward(ctx, link, request, span, deadline)
     finally:
         ctx.undoing.discard(mine)
         for call in _of_same(ctx, mine):
             call.wake.set()
-    error = _error(answer)
-    if not error:
-        for call in ctx.live:
-            if call.driver == link.name:
-                call.hurry()  # it may have waited for what this claim has just given back
+    outcomes, code = _outcomes(claims, answer), answer.code
+    released = [each.claim for each in outcomes if each.state is not DeviceState.FAILED]
+    for call in ctx.live:
+        if released and call.driver == link.name:
+            call.hurry(released)  # it may have waited for what they have just given back
     ctx.forget(claims)
     ctx.metrics.held(link.name, ctx.held.of_driver(link.name))
-    outcomes, code = _outcomes(claims, error), answer.code
     span.end(code, outcomes)
+    error = next((each.last_error for each in outcomes if each.last_error), "")
     calllog.unprepared(link.name, len(claims), loop.time() - began, error)
     ctx.sink.submit(
         CallFact(
@@ -103,17 +104,19 @@ async def _forward(
     return answer
 
 
-def _error(answer: Answer) -> str:
+def _outcomes(claims: Sequence[ClaimRef], answer: Answer) -> tuple[ClaimOutcome, ...]:
+    """How each claim stands: one that failed keeps nothing from what the others gave back."""
+    errors = dict.fromkeys((claim.uid for claim in claims), _UNSAID)
     if answer.status is not None:
-        return answer.status.message
-    try:
-        errors = wire.unprepare_errors(answer.body or b"").values()
-    except wire.WireError as error:
-        return str(error)
-    return next(filter(None, errors), "")
+        errors = dict.fromkeys(errors, answer.status.message or _UNSAID)
+    else:
+        try:
+            errors |= wire.unprepare_errors(answer.body or b"")
+        except wire.WireError as error:
+            errors = dict.fromkeys(errors, str(error))
+    return tuple(_outcome(claim, errors[claim.uid]) for claim in claims)
 
 
-def _outcomes(claims: Sequence[ClaimRef], error: str) -> tuple[ClaimOutcome, ...]:
+def _outcome(claim: ClaimRef, error: str) -> ClaimOutcome:
     state = DeviceState.FAILED if error else DeviceState.PREPARED
-    error = ends(error, KEPT)
-    return tuple(ClaimOutcome(claim, state, attempts=1, last_error=error) for claim in claims)
+    return ClaimOutcome(claim, state, attempts=1, last_error=ends(error, KEPT))

@@ -50,6 +50,8 @@ class Failer:
         version = await self._kubelet_version() if verdicts_of(record) else ""
         decision = self._writer.decide(case, version)
         if entry.refused:
+            for key in (key for key, h in record.failing):
+                self._parts.calls.unpin(*key)
             return await self._writer.report(case, entry.refused)
         if not decision.fails:
             self._writer.tell_outcome(case, decision, acted=not decision.would_fail)

@@ -12,6 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from agent import names
@@ -20,7 +21,7 @@ from agent.core.model import CallFact, DeviceState
 from agent.core.nudge import Cause, Event, Last, Memory, Pace, concerned, freed, ripens
 from agent.core.pods import Pod
 from agent.kube.client import Kube
-from agent.kube.errors import KubeError, NotFound, Unavailable
+from agent.kube.errors import Conflict, KubeError, NotFound, Unavailable
 from agent.kube.pods import PodStore
 from agent.report.parts import read_claims
 from agent.report.ports import CallsPort
@@ -41,6 +42,9 @@ READS = 64
 """Pods whose claims are read for one event."""
 
 _EARLY = 64  # events before the API is connected
+
+
+_Key = tuple[str, Cause, frozenset[str], str]  # of a waiting task: driver, cause, devices, pod
 
 
 class Sink(Protocol):
@@ -81,6 +85,7 @@ class Nudger:
         self._known: set[str] = set()  # drivers that were ready once
         self._slots = asyncio.Semaphore(PARALLEL)
         self._refused: set[str] = set()
+        self._waiting: set[_Key] = set()
         self._tasks = Tasks()
 
     def attach(self, kube: Kube, pods: PodStore) -> None:
@@ -155,8 +160,12 @@ class Nudger:
             await asyncio.sleep(0.05)
         found = [pod for pod in pods.all() if self._concerned(event, pod)]
         for pod in found[:READS]:
-            name = f"nudge {pod.namespace}/{pod.name}"
-            self._tasks.start(name, self._serve(event, pod.uid))
+            key = (event.driver, event.cause, event.devices, pod.uid)
+            if key not in self._waiting:  # else that task will nudge it for this one, too
+                self._waiting.add(key)
+                name = f"nudge {pod.namespace}/{pod.name}"
+                task = self._tasks.start(name, self._serve(event, pod.uid))
+                task.add_done_callback(partial(self._served, key))
 
     def _words(self, event: Event, pod: Pod) -> tuple[Last, ...]:
         return self._memory.of(event.driver, pod.namespace, pod.claims)
@@ -170,6 +179,9 @@ class Nudger:
             return False
         return concerned(event, pod, known)
 
+    def _served(self, key: _Key, task: object) -> None:
+        self._waiting.discard(key)
+
     async def _serve(self, event: Event, uid: str) -> None:
         pauses = iter(BACKOFF)
         while True:
@@ -178,7 +190,7 @@ class Nudger:
                     wait = await self._nudge(event, uid)
                 if wait is None:
                     return
-            except Unavailable as error:
+            except (Unavailable, Conflict) as error:
                 wait = next(pauses, None)
                 if wait is None:
                     self._said(event, "unavailable")
@@ -202,10 +214,7 @@ class Nudger:
         pod = pods.get(uid)
         if pod is None or not self._concerned(event, pod):
             return None
-        now, wall = asyncio.get_running_loop().time(), time.time()
-        ripe = ripens(event, pod, float(self._settings.older_than)) - wall
-        wait = max(self._pace.due(pod, now, wall) - now, ripe)
-        if wait > 0:
+        if (wait := self._wait(event, pod)) > 0:
             return wait
         devices = [d for claim in await read_claims(kube, pod) for d in claim.devices]
         mine = frozenset(d.device for d in devices if d.driver == event.driver)
@@ -214,8 +223,11 @@ class Nudger:
         known = self._words(event, pod)
         if event.cause is Cause.CLAIM_UNPREPARED and not freed(event, known, mine):
             return None
-        if not self._concerned(event, pod) or not self._pace.take(pod, event, now):
+        if not self._concerned(event, pod) or self._pace.had(pod, event):
             return None
+        if (wait := self._wait(event, pod)) > 0:  # another cause was quicker
+            return wait
+        self._pace.take(pod, event, asyncio.get_running_loop().time())
         note = {names.ANNOTATION_NUDGE: event.text}
         patch = {"metadata": {"uid": pod.uid, "annotations": note}}
         try:
@@ -224,11 +236,14 @@ class Nudger:
             self._pace.give_back(pod, event)
             raise
         self._said(event, "ok")
-        log.info(
-            "pod %s/%s nudged: %s", pod.namespace, pod.name, event.cause,
-            extra={"driver": event.driver},
-        )  # fmt: skip
+        extra = {"driver": event.driver}
+        log.info("pod %s/%s nudged: %s", pod.namespace, pod.name, event.cause, extra=extra)
         return None
+
+    def _wait(self, event: Event, pod: Pod) -> float:
+        now, wall = asyncio.get_running_loop().time(), time.time()
+        ripe = ripens(event, pod, float(self._settings.older_than)) - wall
+        return max(self._pace.due(pod, now, wall) - now, ripe)
 
     def _said(self, event: Event, result: str) -> None:
         self._on_nudge(event.driver, event.cause.value, result)

@@ -39,14 +39,6 @@ class Parts:
         """The loop's clock, which facts use too."""
         return asyncio.get_running_loop().time()
 
-    def only_its(self, pod: Pod) -> list[str]:
-        """Names of the pod's claims that no other pod of this node uses."""
-        return [
-            name
-            for name in pod.claims
-            if all(other.uid == pod.uid for other in self.pods.of_claim(pod.namespace, name))
-        ]
-
 
 async def read_claims(kube: Kube, pod: Pod) -> tuple[Claim, ...]:
     """Read all claims of a pod that exist."""

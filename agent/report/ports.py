@@ -17,6 +17,9 @@ class CallsPort(Protocol):
     def pin(self, driver: str, claim_uid: str) -> None:
         """Let no clock end a held verdict."""
 
+    def unpin(self, driver: str, claim_uid: str) -> None:
+        """Let the clock end it after all."""
+
     def served_drivers(self) -> frozenset[str]:
         """Names of the drivers whose calls come through this agent."""
 
@@ -25,3 +28,6 @@ class CallsPort(Protocol):
 
     def holding(self, driver: str, claim_uid: str) -> bool:
         """Tell whether a held verdict answers kubelet for this claim."""
+
+    def blocked(self, driver: str, claim_uid: str, by: str) -> None:
+        """Take note that a claim waits for the one with the UID `by`."""

@@ -200,7 +200,7 @@ class Reporter:
             if said is not None and said.status == "False":
                 self._touch(pod)
             else:
-                self._book.drop_names(pod.namespace, self._parts.only_its(pod))
+                self._book.drop_names(pod.namespace, self._parts.pods.only_its(pod))
 
     def reconfigure(self, settings: AgentConfig) -> None:
         """Go by changed settings from the next decision on."""
@@ -211,7 +211,7 @@ class Reporter:
         if entry is not None:
             entry.gone = True
             entry.wake.set()
-        self._book.drop_names(pod.namespace, self._parts.only_its(pod))
+        self._book.drop_names(pod.namespace, self._parts.pods.only_its(pod))
 
     async def _serve(self, entry: Entry) -> None:
         try:

@@ -16,11 +16,10 @@ from agent.core.context import (
     Place,
     SliceDevice,
     TaintRule,
-    WaitsFor,
     waits_for,
 )
 from agent.core.history import History, Key
-from agent.core.model import ClaimRef, Culprit, Kind
+from agent.core.model import ClaimRef, Culprit, Kind, WaitsFor
 from agent.core.pods import Claim, Pod
 from agent.core.record import PodRecord
 from agent.kube.errors import Denied, Invalid, KubeError, NotFound
@@ -64,13 +63,16 @@ class Surroundings:
                 seen.add(driver)
                 inventory += await self._inventory(driver)
                 taint_rules = await self._rules_of_taints()
-            waits = waits_for(history.last_error) if _can_wait(history) else None
+            waits = None
+            if _can_wait(history):
+                waits = waits_for(history.last_error, history.verdict)
             if waits is WaitsFor.DEVICE or _culprit(history) is Culprit.DEVICE:
                 found = await self._holders(record, key, pod)
                 holders |= found
             blocker = self._blocker(key, waits, holders, record)
             if blocker is not None:
                 blockers[key] = blocker
+                self._parts.calls.blocked(*key, blocker.claim.uid)
         return Context(tuple(inventory), blockers, holders, taint_rules)
 
     def _blocker(

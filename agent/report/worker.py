@@ -7,7 +7,7 @@ import logging
 import random
 
 from agent.aio import wait
-from agent.kube.errors import KubeError, NotFound, Unavailable
+from agent.kube.errors import Conflict, KubeError, NotFound, Unavailable
 from agent.report.entry import Entry
 from agent.report.examine import Examiner
 from agent.report.fail import Failer
@@ -47,7 +47,7 @@ class Worker:
                 async with self._slots:
                     again = await self._look(entry)
                 wait = BACKOFF[0]
-            except Unavailable as exc:
+            except (Unavailable, Conflict) as exc:
                 self._parts.on_report("any", "unavailable")
                 first = wait == BACKOFF[0]
                 level = logging.WARNING if first else logging.DEBUG
@@ -79,7 +79,7 @@ class Worker:
             return None
         if pod.started:
             await self._writer.bypassed(case)
-            self._parts.book.drop_names(pod.namespace, self._parts.only_its(pod))
+            self._parts.book.drop_names(pod.namespace, self._parts.pods.only_its(pod))
             entry.done = True
             return None
         if not record.failing:

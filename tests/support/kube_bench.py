@@ -35,12 +35,16 @@ class Calls:
         self.held: set[tuple[str, str]] = set()
         self.served = {GPU}
         self.running: list[InFlight] = []
+        self.waiting: set[tuple[str, str, str]] = set()
 
     def in_flight(self, claim_uids: Iterable[str]) -> bool:
         return bool(self.busy & set(claim_uids))
 
     def pin(self, driver: str, claim_uid: str) -> None:
         self.pinned.add((driver, claim_uid))
+
+    def unpin(self, driver: str, claim_uid: str) -> None:
+        self.pinned.discard((driver, claim_uid))
 
     def served_drivers(self) -> frozenset[str]:
         return frozenset(self.served)
@@ -50,6 +54,9 @@ class Calls:
 
     def holding(self, driver: str, claim_uid: str) -> bool:
         return (driver, claim_uid) in self.held
+
+    def blocked(self, driver: str, claim_uid: str, by: str) -> None:
+        self.waiting.add((driver, claim_uid, by))
 
 
 class Bench:

@@ -22,7 +22,49 @@ PREFIXES = [
     "rpc error: code = Unknown desc = ",
     "prepare inner.example.com via gRPC: ",
     "device plugin: outer: inner: ",
+    "NodePrepareResources: ",
+    "NodePrepareResources call failed: ",
+    "could not complete NodePrepareResources: ",
+    "could not complete prepare: ",
+    "unable to prepare: ",
+    "cannot prepare ResourceClaim: ",
+    "could not set up devices: ",
+    "node worker-3: ",
+    "on node worker-3: ",
+    "node gpu-node-12.prod.local: ",
+    "host worker-3: ",
+    "[host-a] ",
+    "[claim {ns}/{claim}] ",
+    "handler failed: ",
+    "prepare hook: ",
+    "while checking state: ",
+    "after waiting: ",
+    "retry 3 of 5: ",
+    "attempt 3/3: ",
+    "prepare (timeout 30s): ",
+    "kubelet plugin: ",
+    "DRA plugin gpu.acme.dev: ",
+    "dra-plugin: ",
+    "driver: ",
+    "server: ",
+    "grpc: ",
+    "request req-0: ",
+    "pod {claim}: ",
+    "handling request req-0 of claim {ns}/{claim}: ",
+    "failed to prepare devices: claim {ns}/{claim}, request gpu: ",
+    "E0102 10:11:12.000001 1 driver.go:77] prepare error: ",
+    "level=error msg=",
 ]
+# Names that sound like what rules look for.
+DEVICES = [
+    "npu-7", "busy-0", "dev-timeout-1", "gpu-invalid-2", "retry0", "lock-3", "pf1vf2",
+    "0000:af:00.1", "GPU-5f1b2c3d-1111-2222-3333-444455556666", "card0", "mem0", "permission-9",
+    "gpu-unsupported-4", "dead-1", "host-gpu-1", "node-not-ready-7", "x1",
+]  # fmt: skip
+DRIVERS = ["busy.example.com", "invalid.vendor.io", "lock.acme.dev", "retry-later.acme.local"]
+ROOTS = ["/opt/k8s/kubelet", "/mnt/busy/invalid", "/data/firmware", "/srv/retry/timeout"]
+_PATH = re.compile(r"(?<![\w.:/])/(?:[\w.-]{1,64}/){1,12}(?=[\w.-]{1,64})")
+_KERNEL = ("/dev/", "/sys/", "/proc/")
 
 
 def renamed(text: str, *, claim: str, namespace: str, node: str, uid: str) -> str:
@@ -39,6 +81,11 @@ def renamed(text: str, *, claim: str, namespace: str, node: str, uid: str) -> st
 def moved(text: str, root: str) -> str:
     """Put kubelet's and the drivers' directories elsewhere."""
     return text.replace("/var/lib/kubelet", root).replace("/var/run/cdi", f"{root}/cdi")
+
+
+def elsewhere(text: str, root: str) -> str:
+    """Put every file that is not the kernel's into another directory."""
+    return _PATH.sub(lambda m: m[0] if m[0].startswith(_KERNEL) else f"{root}/", text)
 
 
 def wrapped(text: str, prefix: str, *, claim: str, namespace: str, uid: str) -> str:

@@ -19,6 +19,7 @@ from h2.events import (
     StreamReset,
     TrailersReceived,
 )
+from h2.settings import SettingCodes
 
 from agent.core.model import Metadata, Transport
 from agent.errors import TransportError
@@ -144,6 +145,13 @@ class RawPeer:
     async def close(self) -> None:
         self.writer.transport.abort()
         await asyncio.sleep(0)
+
+
+def take_at_once(peer: RawPeer, size: int) -> None:
+    """Let the other side send `size` bytes of a call before the first was read."""
+    peer.h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: size})
+    peer.h2.increment_flow_control_window(size)
+    peer.flush()
 
 
 class RawServer:

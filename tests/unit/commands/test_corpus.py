@@ -65,6 +65,25 @@ def test_a_driver_s_own_identifier_is_mapped_to_the_device(value: object) -> Non
     assert answer(driver="d.example", text=text, devices=devices)["device"] == "nic-a"
 
 
+@pytest.mark.parametrize(
+    ("text", "attributes"),
+    [
+        ("device 5f1b2c3d-1111-2222-3333-444455556666 has fallen off the bus",
+         {"uuid": {"string": "5f1b2c3d-1111-2222-3333-444455556666"}}),
+        ("uncorrectable error at 04:00.0", {"pciAddress": "0000:04:00.0"}),
+        ("GPU minor 3 has an uncorrectable error", {"minor": {"int": 3}}),
+        ("GPU 3 has an uncorrectable error", {"index": {"int": 3}}),
+        ("/dev/acme3 has an uncorrectable error", {"minor": {"int": 3}}),
+        ("NIC 0c:42:a1:00:00:01 has an unrecoverable error", {"mac": "0C:42:A1:00:00:01"}),
+        ("VF pf0vf3 has a hardware fault", {"vfName": "pf0vf3"}),
+        ("accel-a has an uncorrectable error", {}),
+    ],
+)  # fmt: skip
+def test_a_generic_rule_maps_identifiers_too(text: str, attributes: dict[str, Any]) -> None:
+    devices = [device("accel-a", attributes=attributes), device("accel-b")]
+    assert answer(driver="d.example", text=text, devices=devices)["device"] == "accel-a"
+
+
 def test_an_innocent_device_is_not_named() -> None:
     text = "requested device gpu-0 is already allocated to different claim u2"
     for devices in (None, [device("gpu-0")]):
@@ -96,20 +115,69 @@ def test_evidence_beside_the_text() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("nonsense", "f:2: not JSON"),
-        ("[1]", "f:2: expected one object per line"),
-        ('{"text": 5}', "f:2: text: expected text"),
-        ('{"surface": "x"}', "f:2: surface: expected one of"),
-        ('{"grpc_code": "X"}', "f:2: grpc_code: unknown code"),
-        ('{"devices": {}}', "f:2: devices: expected a list"),
-        ('{"details": "%"}', "f:2: details: expected base64"),
-        ("[" * 100_000, "f:2: not JSON"),
+        ("nonsense", "not JSON"),
+        ("[1]", "not an object"),
+        ("[" * 100_000, "not JSON"),
+        ('{"id": ' + "9" * 5000 + "}", "not JSON"),
     ],
 )
-def test_bad_lines_are_named(line: str, words: str) -> None:
-    with pytest.raises(UserError, match=r"^f:2: ") as caught:
-        list(corpus.entries('{"text": "x"}\n' + line, "f"))
-    assert caught.value.problems[0].startswith(words)
+def test_what_is_no_object_is_left_out_and_told(
+    line: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = corpus.Odd()
+    given = '{"text": "x"}\n' + line + '\n{"text": "y"}'
+    assert [each.failure.text for each in corpus.entries(given, "f", odd)] == ["x", "y"]
+    assert odd.skipped == 1
+    assert capsys.readouterr().err.startswith(f"warning: f:2: {words}")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"text": 5}', 'text: "5" is not text'),
+        ('{"surface": "x"}', 'surface: "x" is not one of'),
+        ('{"surface": []}', 'surface: "[]" is not one of'),
+        ('{"grpc_code": "X\\u001b"}', 'grpc_code: "X\\x1b" is not a gRPC code; taken as none'),
+        ('{"grpc_code": 17}', 'grpc_code: "17" is not a gRPC code'),
+        ('{"devices": {}}', 'devices: "{}" is not a list'),
+        ('{"details": "%"}', 'details: "%" is not base64'),
+    ],
+)
+def test_a_field_that_is_not_understood_is_left_out_and_told(
+    line: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = corpus.Odd()
+    (_, entry) = corpus.entries('{"text": "x"}\n' + line, "f", odd)
+    assert odd.skipped == 0
+    assert (entry.failure.surface, entry.failure.code) == (Surface.CLAIM_ERROR, None)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"warning: f:2: {words}")
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        *(("DeadlineExceeded", 4), ("deadline exceeded", 4), ("14", 14), (14, 14)),
+        *(("OK", None), (0, None), ("", None)),
+    ],
+)
+def test_codes_in_all_spellings(
+    written: object, code: int | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert one(surface="grpc_status", grpc_code=written, text="x").failure.code == code
+    assert capsys.readouterr().err == ""
+
+
+def test_a_byte_order_mark_is_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    (entry,) = corpus.entries('\ufeff{"text": "x"}\n\ufeff\n', "f")
+    assert entry.failure.text == "x"
+    assert capsys.readouterr().err == ""
+
+
+def test_half_a_character_can_be_printed() -> None:
+    (entry,) = corpus.entries('{"id": "\\ud800", "text": "\\ud800"}', "f")
+    (line,) = corpus.answers([entry], RULES)
+    assert json.loads(line.encode())["id"] == "\ud800"
 
 
 def test_files(tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
-import io
 import json
 from typing import Any
 
@@ -110,9 +109,3 @@ def test_hostile_text_is_shown_safely() -> None:
     assert "\x1b" not in said
     assert "\u202e" not in said
     assert len(as_json(OBSERVE, failure(text))["text"].encode()) <= 4096
-
-
-def test_standard_input_of_any_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(b"a\xff\nb\n"))
-    monkeypatch.setattr("sys.stdin", stream)
-    assert explain.read_stdin() == "a\ufffd\nb"

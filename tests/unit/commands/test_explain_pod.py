@@ -15,7 +15,7 @@ from agent.commands.explain_pod import explain_pod
 from agent.core import annotation
 from agent.core.classify import RuleSet
 from agent.errors import UserError
-from agent.settings.model import Rules
+from agent.settings.model import AgentConfig, Rules
 from agent.settings.rulefiles import load_rules
 from tests.support.kube_api import Fault, KubeApi, make_claim, make_pod, make_slice
 from tests.support.kube_records import GPU, NET, PARAMETERS, claim, fact, outcome, record
@@ -73,6 +73,7 @@ def rules() -> RuleSet:
 
 
 def explain(served: Served, rules: RuleSet, target: str = "ns/p", **more: Any) -> str:
+    more = {"config": AgentConfig(), **more}
     return explain_pod(target, kubeconfig=served.kubeconfig, env={}, rules=rules, **more)
 
 
@@ -114,6 +115,14 @@ def test_without_annotation_kubelets_latest_event_is_judged(served: Served, rule
     said = explain(served, rules)
     assert "gpu-9 of gpu.example.com (claim p-0): failed, at fault" in said
     assert "blocked: not at fault" in said
+    assert f"matched:      {first['matched']}" in said
+    assert "claim p-0, gpu.example.com: what the agent does in observe mode" in said
+    assert "Does not ask again within this kubelet call" in said
+    enforce = AgentConfig(mode="enforce")
+    assert "in enforce mode\n  - Does not ask again.\n" in explain(served, rules, config=enforce)
+    (plan,) = found["plans"]
+    assert (plan["claim"], plan["driver"], plan["mode"]) == ("p-0", GPU, "observe")
+    assert (plan["attempts"], plan["outcome"], plan["held"]) == ("none", "Report", False)
 
 
 def test_the_agents_prefix_names_the_driver(served: Served, rules: RuleSet) -> None:

@@ -34,6 +34,48 @@ def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert {tuple(one) for one in found} == {("id", "verdict", "culprit", "device", "rule", "hint")}
 
 
+def test_an_odd_line_does_not_end_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "many"
+    path.write_bytes(
+        b'\xef\xbb\xbf{"id":1,"text":"x","grpc_code":"nope"}\n\nno\n[]\n{"id":2,"text":"y"}\n'
+    )
+    assert main(["explain", "--jsonl", str(path)]) == 1
+    said = capsys.readouterr()
+    assert [json.loads(line)["id"] for line in said.out.splitlines()] == [1, 2]
+    assert f'{path}:1: grpc_code: "nope"' in said.err
+    assert "2 lines are no JSON object" in said.err
+    path.write_text('{"text":"x","surface":"nope"}\n')
+    assert main(["explain", "--jsonl", str(path)]) == 0
+    assert 'surface: "nope"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *(["--json"], ["--code", "14"], ["--driver", "a.b"], ["--op", "prepare"]),
+        *(["--details", "YQ=="], ["--claim", "u"], ["--permanent-error"]),
+        ["--transport", "reset"],
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "--jsonl", str(CORPUS), *more]) == 2
+    assert f"{more[0]}: not with --jsonl" in capsys.readouterr().err
+    if more != ["--json"]:
+        assert main(["explain", "--pod", "ns/p", *more]) == 2
+        assert f"{more[0]}: not with --pod" in capsys.readouterr().err
+
+
+def test_a_code_may_be_written_in_any_way(capsys: pytest.CaptureFixture[str]) -> None:
+    for written, code in (("deadline-exceeded", 4), ("Unavailable", 14), ("OK", None)):
+        assert main(["explain", "x", "--code", written, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["code"] == code
+    assert main(["explain", "x", "--code", "nope"]) == 2
+
+
 def test_json_lines_of_standard_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,3 +110,33 @@ def test_repeats_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert (found["maxAttempts"], found["attempts"]) == (2, "limited")
     assert found["repeat"]["withinCall"] == "once"
+
+
+def test_a_broken_call_needs_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--transport", "refused", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rule"] == "transport-refused"
+
+
+@pytest.mark.parametrize("details", ["AAAA", "gA==", "AAE="])
+def test_details_that_are_none_are_refused(
+    details: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", "x", "--details", details]) == 2
+    assert "--details: not a google.rpc.Status" in capsys.readouterr().err
+
+
+def test_every_problem_of_arguments_and_files_is_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        "apiVersion: dra-agent.io/v1alpha1\nkind: AgentConfig\nmode: x\nrules: {files: [/r]}\n"
+        "report: {kubeconfig: /not-used-here}\n"
+    )
+    argv = ["explain", "x", "--config", str(path), "--driver", "A B", "--code", "NOPE"]
+    assert main([*argv, "--details", "%"]) == 2
+    starts = [line.split(": ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert starts == [str(path), "rules.files[0]", "--driver", "--code", "--details"]
+    argv = ["explain", "--pod", "a/b", "--config", str(path), "--kubeconfig", "/none"]
+    assert main(argv) == 2
+    assert "--kubeconfig: no such file: /none" in capsys.readouterr().err

@@ -38,9 +38,20 @@ def test_what_is_missing_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         ("rules: [{id: a, text: '(a|ab){1,9}', verdict: transient}]", "several ways"),
         ("rules: [{id: a, text: '.*', verdict: transient}]", "unbounded"),
+        ("rules: [{id: a, text: x, verdict: !!bool maybe}]", "not a valid value"),
+        ('rules: [{id: a, text: "\\ud800", verdict: transient}]', "not a valid value"),
         (
             "rules: [{id: a, text: 'of cards\\.example', verdict: transient}]\n"
             "packs: [{name: p, drivers: [cards.example], rules: [{id: b, verdict: transient}]}]",
+            "rule `a` is for all drivers but names `cards.example`: use a pack",
+        ),
+        (
+            "rules: [{id: a, text: 'of dra\\.net', verdict: transient}]",
+            "rule `a` is for all drivers but names `dra.net`: use a pack",
+        ),
+        (
+            "rules: [{id: a, text: 'of cards\\.example', verdict: transient}]\n"
+            "packs: [{name: p, drivers: [cards.example], repeat: {withinCall: once, reason: x}}]",
             "rule `a` is for all drivers but names `cards.example`: use a pack",
         ),
     ],
@@ -50,6 +61,55 @@ def test_refused_files(
 ) -> None:
     assert main(["rules", "lint", write(tmp_path, body)]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = (
+        "rules:\n- {id: a, text: x, verdict: soon}\n- {id: b, text: '.*', verdict: transient}\n"
+        "- {id: b, text: x, verdict: transient, zebra: 1}\n- nonsense\n"
+        "- {id: 5, text: x, verdict: transient}\n"
+        "packs:\n- {name: p, drivers: 7}\n- {name: q, drivers: ['*']}\n"
+    )
+    path = write(tmp_path, body)
+    assert main(["rules", "lint", path]) == 2
+    said = capsys.readouterr().err
+    for words in (
+        "rules[0].verdict: expected one of",
+        "rules[1].text: ",
+        "rules[2].id: `b` is given twice",
+        "rules[2].zebra: unknown key",
+        "rules[3]: expected a mapping",
+        "rules[4].id: expected text in quotes",
+        "packs[0].drivers: expected a list, got 7",
+        "packs[1].drivers: name the drivers",
+    ):
+        assert words in said
+    assert said.count(f"{path}: ") == 8, "and nothing that only follows from another"
+
+
+def test_a_pack_that_makes_repeats_safe_changes_texts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "c.jsonl"
+    texts.write_text('{"id": "z", "driver": "dra.net", "text": "zebra"}\n')
+    path = write(
+        tmp_path,
+        "packs: [{name: p, drivers: [dra.net], repeat: {withinCall: freely, reason: x}}]",
+    )
+    assert main(["rules", "test", path, "--corpus", str(texts)]) == 0
+    said = capsys.readouterr().out
+    assert "(default), at most 1 attempt per call -> ambiguous, unknown (default), repeats" in said
+    assert "1 changed" in said
+
+
+def test_a_line_of_the_corpus_that_cannot_be_read_is_a_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "c.jsonl"
+    texts.write_text('{"id": "z", "text": "zebra"}\nnonsense\n')
+    path = write(tmp_path, f"rules: [{{id: a, text: 'quagga', verdict: transient, {MORE}}}]")
+    assert main(["rules", "test", path, "--corpus", str(texts)]) == 1
+    assert f"{texts}:2: not JSON" in capsys.readouterr().err
 
 
 def test_an_example_that_another_rule_decides(

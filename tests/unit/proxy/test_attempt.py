@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from agent.core.model import Kind, Status, Surface, Transport
+import asyncio
+
+import pytest
+
+from agent.core.model import Failure, Kind, Status, Surface, Transport, Verdict
 from agent.errors import TransportError
 from agent.observe.tracing import NullTracing
 from agent.proxy.attempt import Sender
@@ -93,3 +97,19 @@ async def test_a_marker_in_an_entry_is_believed_for_that_claim() -> None:
     verdict = (await sender(judged(refused(A, said))).send(5.0, (A,))).results[A.uid].verdict
     assert verdict is not None
     assert verdict.rule == "driver-marker"
+
+
+async def test_others_go_on_while_many_claims_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver may say kilobytes about each of hundreds of claims."""
+    bench = Bench(refused(A, "busy"))  # B has no entry, which is a failure, too
+    seen: list[str] = []
+    classify = bench.ctx.rules.classify
+
+    def judge(failure: Failure) -> Verdict:
+        asyncio.get_running_loop().call_soon(seen.append, "another")
+        seen.append("judged")
+        return classify(failure)
+
+    monkeypatch.setattr(bench.ctx.rules, "classify", judge)
+    await sender(bench).send(5.0, (A, B))
+    assert seen[:3] == ["judged", "another", "judged"]

@@ -109,6 +109,19 @@ async def test_the_end_of_a_pod_ends_its_held_verdicts_alone() -> None:
     ]
 
 
+async def test_a_trigger_ends_the_count_of_held_verdicts_too() -> None:
+    bench = Bench(*[refused(A, "permanent bad")] * 2, settings=enforcing())
+    series = f'dra_agent_held_verdicts{{driver_name="{DRIVER}"}} '
+    bench.ctx.held.periods(0.0, 0.0)
+    for over in (False, True):
+        await bench.call(A)
+        assert f"{series}1.0" in bench.ctx.metrics.render().decode()
+        if over:
+            assert not bench.proxy.holding(DRIVER, A.uid)  # the clock has ended it
+        bench.proxy.trigger(DRIVER)
+        assert f"{series}0.0" in bench.ctx.metrics.render().decode()
+
+
 async def test_what_passed_and_who_is_served() -> None:
     bench = Bench(prepared(A))
     assert bench.proxy.served_drivers() == {DRIVER}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import msgspec
+import pytest
 
-from agent.core.model import Transport
+from agent.core.model import ClaimRef, Transport
 from agent.errors import TransportError
 from agent.pb import dra_v1_pb2 as pb
 from agent.rpc.call import Answer
 from agent.settings.model import AgentConfig, Drivers, Duration
 from tests.support.proxying import (
+    DRIVER,
     FAST,
     UNPREPARE,
     A,
@@ -24,9 +27,12 @@ from tests.support.proxying import (
 from tests.support.waiting import until
 
 
-def unprepared(error: str = "") -> Answer:
+def unprepared(error: str = "", *more: ClaimRef, claim: ClaimRef = A) -> Answer:
+    """A driver's answer: `error` for one claim, none for the others."""
     message = pb.NodeUnprepareResourcesResponse()
-    message.claims[A.uid].error = error
+    message.claims[claim.uid].error = error
+    for other in more:
+        message.claims[other.uid].error = ""
     return Answer(message.SerializeToString())
 
 
@@ -104,6 +110,8 @@ async def test_it_goes_out_all_the_same_when_its_own_deadline_comes_near() -> No
     answer = await bench.call(A, method=UNPREPARE, deadline=10.02)
     assert answer == unprepared()
     prepare.cancel()
+    said = bench.ctx.metrics.render().decode()
+    assert f'dra_agent_unprepares_early_total{{driver_name="{DRIVER}"}} 1.0' in said
 
 
 async def test_another_claims_prepare_does_not_hold_it_up() -> None:
@@ -137,7 +145,9 @@ def patient() -> AgentConfig:
 
 
 async def test_what_one_claim_gives_back_another_gets_at_once() -> None:
-    bench = Bench(refused(A, "transient taken"), unprepared(), prepared(A), settings=patient())
+    bench = Bench(
+        refused(A, "transient taken"), unprepared(claim=B), prepared(A), settings=patient()
+    )
     waiting = bench.tasks.start("prepare", bench.call(A))
     await until(lambda: bench.facts)
     await bench.call(B, method=UNPREPARE)
@@ -146,10 +156,10 @@ async def test_what_one_claim_gives_back_another_gets_at_once() -> None:
 
 
 async def test_an_unprepare_that_failed_wakes_nobody() -> None:
-    bench = Bench(refused(A, "transient taken"), unprepared("still busy"), settings=patient())
+    failing = unprepared("still busy", claim=B)
+    bench = Bench(refused(A, "transient taken"), failing, settings=patient())
     waiting = bench.tasks.start("prepare", bench.call(A))
     await until(lambda: bench.facts)
-    # The scripted answer is for claim A, whoever asks: an error is an error.
     await bench.call(B, method=UNPREPARE)
     (live,) = bench.ctx.live
     assert not live.wake.is_set()
@@ -184,3 +194,55 @@ async def test_its_end_is_told() -> None:
         await bench.call(A, method=UNPREPARE)
     told = [(f.operation, f.code, f.outcomes[0].state.value) for f in bench.facts]
     assert told == [("unprepare", 0, "prepared"), ("unprepare", 0, "failed")]
+
+
+C = ClaimRef("ns", "00000000-0000-4000-8000-00000000000c", "claim-c")
+
+
+async def test_one_failing_claim_takes_nothing_from_what_the_others_gave_back() -> None:
+    bench = Bench(
+        refused(A, "transient taken"),
+        unprepared("still busy", C, claim=B),
+        prepared(A),
+        settings=patient(),
+    )
+    waiting = bench.tasks.start("prepare", bench.call(A))
+    await until(lambda: bench.facts)
+    await bench.call(B, C, method=UNPREPARE)
+    assert await asyncio.wait_for(waiting, 10) == prepared(A)
+    (fact,) = (fact for fact in bench.facts if fact.operation == "unprepare")
+    told = [(o.claim, o.state.value, o.last_error) for o in fact.outcomes]
+    assert told == [(B, "failed", "still busy"), (C, "prepared", "")]
+
+
+async def test_a_claim_without_a_word_failed_as_it_does_for_kubelet() -> None:
+    bench = Bench(unprepared("", claim=B), Answer(b"\xff"))
+    await bench.call(B, C, method=UNPREPARE)
+    await bench.call(B, C, method=UNPREPARE)
+    told = [[o.state.value for o in fact.outcomes] for fact in bench.facts]
+    assert told == [["prepared", "failed"], ["failed", "failed"]]
+
+
+@pytest.mark.parametrize("found", [False, True])
+async def test_strangers_do_not_use_up_the_hurry_for_the_blocker(found: bool) -> None:
+    """`found`: the reporter found the blocker; else the text names it."""
+    text = "transient taken" if found else f"transient taken by claim ns/{B.name}"
+    strangers = [unprepared(claim=C), refused(A, text)] * 4
+    bench = Bench(
+        *(refused(A, text), *strangers, unprepared(claim=B), prepared(A)), settings=patient()
+    )
+    waiting = bench.tasks.start("prepare", bench.call(A))
+    await until(lambda: bench.facts)
+    if found:
+        bench.proxy.blocked(DRIVER, A.uid, B.uid)
+        bench.proxy.blocked("other.example.com", A.uid, C.uid)
+    for number in range(4):
+        await bench.call(C, method=UNPREPARE)
+        await until(functools.partial(_tried, bench, 2 + number))
+    await bench.call(B, method=UNPREPARE)
+    assert await asyncio.wait_for(waiting, 10) == prepared(A)
+
+
+def _tried(bench: Bench, times: int) -> bool:
+    """Whether so many attempts of the prepare were told."""
+    return sum(fact.operation == "prepare" for fact in bench.facts) == times

@@ -152,6 +152,7 @@ async def test_a_refusal_is_a_report_with_the_reason(enforce: Bench, code: int) 
     assert len(fails(enforce)) == 1
     assert "the API server refused it" in enforce.prepared("p")["message"]
     assert "not yours" in enforce.prepared("p")["message"]
+    assert not enforce.calls.pinned, "the clock ends the verdict again"
 
 
 async def test_an_outage_delays_the_patch(enforce: Bench) -> None:

@@ -149,6 +149,30 @@ async def test_a_second_cause_waits_its_turn_and_looks_again(nudged: Nudged) -> 
     assert len(nudged.said) == 1
 
 
+async def test_two_causes_at_once_keep_to_the_pace(tmp_path: Path) -> None:
+    async with bench(tmp_path, config("observe")) as made:
+        found = Nudged(made, Nudge(min_between=Duration(600.0)))
+        await made.pod("p")
+        found.failed("p-0", code=14)
+        found.nudger.driver_up(GPU, True)
+        found.nudger.ready(GPU, "driver-registered")
+        await eventually(lambda: found.said)
+        await made.quiet()
+        assert len(found.said) == 1
+        await found.nudger.close()
+
+
+async def test_a_flapping_driver_leaves_one_task_for_a_pod(tmp_path: Path) -> None:
+    async with bench(tmp_path, config("observe")) as made:
+        found = Nudged(made, Nudge(min_between=Duration(600.0)))
+        await made.pod("p")
+        for _ in range(20):
+            found.nudger.ready(GPU, "driver-back")
+            await eventually(lambda: len(found.nudger._tasks) <= 2)
+        assert found.nudger.busy
+        await found.nudger.close()
+
+
 async def test_what_happened_before_the_api_was_there_is_looked_at_then(tmp_path: Path) -> None:
     async with bench(tmp_path, config("observe")) as made:
         found = Nudged(made, attach=False)
@@ -170,7 +194,13 @@ async def test_switched_off(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("code", "times", "result"),
-    [(503, 1, "ok"), (503, 9, "unavailable"), (403, 1, "refused"), (404, 1, "gone")],
+    [
+        (503, 1, "ok"),
+        (409, 1, "ok"),
+        (503, 9, "unavailable"),
+        (403, 1, "refused"),
+        (404, 1, "gone"),
+    ],
 )
 async def test_a_server_that_refuses(
     nudged: Nudged, monkeypatch: pytest.MonkeyPatch, code: int, times: int, result: str

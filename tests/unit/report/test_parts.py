@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agent.kube.parse import parse_pod
 from agent.report.parts import read_claims
-from tests.support.kube_api import eventually, make_claim, make_pod
+from tests.support.kube_api import make_claim, make_pod
 from tests.support.kube_bench import bench, config
 
 
@@ -13,13 +13,3 @@ async def test_claims_that_are_gone_are_left_out(tmp_path: Path) -> None:
         made.api.put_claim(make_claim("a", "p", "gpu-0"))
         found = await read_claims(made.kube, parse_pod(make_pod("p", "a", "b")))
         assert [each.name for each in found] == ["a"]
-
-
-async def test_claims_that_only_one_pod_uses(tmp_path: Path) -> None:
-    async with bench(tmp_path, config()) as made:
-        await made.api.put_pod(make_pod("p", "own", "shared"))
-        await made.api.put_pod(make_pod("q", "shared"))
-        await eventually(lambda: len(made.pods) == 2)
-        pod = made.pods.get("uid-p")
-        assert pod is not None
-        assert made.reporter._parts.only_its(pod) == ["own"]

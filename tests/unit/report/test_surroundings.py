@@ -11,7 +11,7 @@ import pytest
 
 from agent import names
 from agent.core.context import InFlight
-from agent.core.model import Culprit, Kind, Verdict
+from agent.core.model import Culprit, Kind, Verdict, WaitsFor
 from agent.report import surroundings
 from tests.support.kube_api import Fault, eventually, make_slice
 from tests.support.kube_bench import Bench, bench, config
@@ -57,6 +57,16 @@ async def test_the_claim_that_has_the_device_is_named(observe: Bench) -> None:
         "claim": "old-0", "namespace": "ns", "pod": "old", "operation": "unprepare", "seconds": 12,
     }  # fmt: skip
     assert device["alsoHeldBy"] == ["ns/old-0"]
+    assert observe.calls.waiting == {(GPU, ref("p-0").uid, ref("old-0").uid)}
+
+
+async def test_a_rule_that_knows_what_is_waited_for_is_enough(observe: Bench) -> None:
+    await observe.pod("old", "gpu-0")
+    await observe.pod("p", "gpu-0")
+    waits = replace(WAITS, waits_for=WaitsFor.DEVICE)
+    observe.submit(outcome("p-0", verdict=waits, error="it has no hands free"))
+    await eventually(lambda: observe.prepared("p"))
+    assert "Blocked by claim old-0 (pod old)" in observe.prepared("p")["message"]
 
 
 async def test_a_holder_without_a_call_is_named_too(observe: Bench) -> None:

@@ -35,6 +35,15 @@ async def test_news_during_the_last_word_starts_another_round(
         assert "again" in made.prepared("p")["message"]
 
 
+async def test_a_conflict_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "BACKOFF", (0.02, 0.08))
+    async with bench(tmp_path, config("observe")) as made:
+        made.api.faults.append(Fault("PATCH", "/pods/p/status", 409))
+        await made.pod("p")
+        made.submit(outcome("p-0"))
+        await eventually(lambda: made.prepared("p").get("status") == "False")
+
+
 async def test_back_off_grows_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "BACKOFF", (0.02, 0.08))
     async with bench(tmp_path, config("observe")) as made:
