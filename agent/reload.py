@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -21,12 +21,13 @@ from agent import names
 from agent.core import text
 from agent.core.annotation import stamp_micro
 from agent.core.classify import RuleSet
+from agent.core.status import event_name
 from agent.errors import UserError
 from agent.kube.client import Kube
 from agent.kube.errors import KubeError
 from agent.node import filewatch
 from agent.proxy.context import Context
-from agent.settings.load import load
+from agent.settings.load import collect
 from agent.settings.model import AgentConfig, NodeIdentity
 from agent.settings.rulefiles import load_rules
 
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 POLL = 60.0
 """Seconds between looks at the files when inotify is silent."""
 _NOTE = 900  # bytes of an Event's note
-_MAX_BYTES = 4 << 20  # of one file, as far as the fingerprint reads
+_MAX_BYTES = 4 << 20  # of one file, as far as changes are looked for
 
 _REPORT = ("retrying_after", "escalate_after_attempts", "escalate_after")
 """Keys of `report` that can change."""
@@ -73,62 +74,92 @@ class Reloader:
         self._source = source
         self._apply = apply
         self._tell = tell
-        self._seen = self._fingerprint()
+        self._files = self._named(config)
+        self._seen = self._marks()
         self._pending: tuple[str, ...] = ()
 
     async def run(self) -> None:
         """Watch until cancelled; ends at once where there is no file."""
-        if not self._files():
+        if not self._files:
             return
         async for _ in filewatch.changes(self._directories, poll=POLL):
             await self.look()
 
     async def look(self) -> bool:
         """Read the files if they are not what was seen last; True when they were good and new."""
-        seen = self._fingerprint()
-        if seen == self._seen:
-            return False
-        self._seen = seen
         try:
-            wanted = load(self._source.path, env=self._source.env, flags=self._source.flags)
-            rules = load_rules(wanted.rules)
+            if self._marks() == self._seen:
+                return False
+            wanted, rules = self._read()
+            config, pending = merged(self.config, wanted)
+            self._apply(config, rules)
         except UserError as error:
-            await self._refused(error)
+            await self._refused(error.problems)
             return False
-        config, pending = merged(self.config, wanted)
+        except Exception as error:  # a defect of ours: no reason to look at the files no more
+            log.exception("a defect of the agent came up with this config")
+            await self._refused([f"a defect of the agent: {type(error).__name__}: {error}"])
+            return False
         self.config = config
-        self._seen = self._fingerprint()  # the rule files may be others now
-        self._apply(config, rules)
         log.info("config reloaded", extra={"mode": config.mode, "rules": len(rules.rules)})
         if pending and pending != self._pending:
             log.warning("changed keys need a restart", extra={"keys": ", ".join(pending)})
         self._pending = pending
-        await self._tell(_accepted(pending), True)
+        await self._say(_accepted(pending), True)
         return True
 
-    async def _refused(self, error: UserError) -> None:
-        for problem in error.problems:
-            log.error("config refused, the old one stays: %s", problem)
-        await self._tell(f"Refused, the old one stays. {'; '.join(error.problems)}", False)
+    def _read(self) -> tuple[AgentConfig, RuleSet]:
+        """Read the config and the rule files it names; UserError with all problems of all.
 
-    def _files(self) -> list[str]:
-        own = [self._source.path] if self._source.path else []
-        return own + list(self.config.rules.files)
+        What they held is noted before they are read, or a change in between would go unseen; so a
+        config that names other files than the one before is read again with those noted.
+        """
+        for _ in range(2):
+            self._seen = self._marks()
+            config, problems = collect(
+                self._source.path, env=self._source.env, flags=self._source.flags
+            )
+            before, self._files = self._files, self._named(config)
+            if before == self._files:
+                break
+        try:
+            rules = load_rules(config.rules)
+        except UserError as error:
+            problems += error.problems
+        if problems:
+            raise UserError(*problems)
+        return config, rules
+
+    async def _refused(self, problems: Sequence[str]) -> None:
+        for problem in problems:
+            log.error("config refused, the old one stays: %s", problem)
+        await self._say(f"Refused, the old one stays. {'; '.join(problems)}", False)
+
+    async def _say(self, said: str, accepted: bool) -> None:
+        try:
+            await self._tell(said, accepted)
+        except Exception:
+            log.exception("what became of the config could not be told")
+
+    def _named(self, config: AgentConfig) -> tuple[str, ...]:
+        """The config's file and those it names; what a refused one lacks may come later."""
+        own = (self._source.path,) if self._source.path else ()
+        return own + tuple(config.rules.files)
 
     def _directories(self) -> set[str]:
-        return {os.path.dirname(os.path.abspath(path)) for path in self._files()}
+        return {os.path.dirname(os.path.abspath(path)) for path in self._files}
 
-    def _fingerprint(self) -> str:
+    def _marks(self) -> dict[str, str]:
         """What the files hold now; one that cannot be read counts as its error."""
-        mark = hashlib.sha256()
-        for path in self._files():
-            try:
-                with open(path, "rb") as file:
-                    content = file.read(_MAX_BYTES)
-            except OSError as error:
-                content = f"errno {error.errno}".encode()
-            mark.update(f"{path}\0{len(content)}\0".encode() + content)
-        return mark.hexdigest()
+        return {path: _mark(path) for path in self._files}
+
+
+def _mark(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read(_MAX_BYTES)).hexdigest()
+    except (OSError, ValueError) as error:  # ValueError: cannot be a path
+        return str(error)
 
 
 def merged(old: AgentConfig, new: AgentConfig) -> tuple[AgentConfig, tuple[str, ...]]:
@@ -186,7 +217,7 @@ def event(identity: NodeIdentity, said: str, accepted: bool, wall: float) -> dic
     mark = hashlib.sha256(f"{identity.pod_uid}/{said}/{int(wall)}".encode()).hexdigest()[:16]
     return {
         "metadata": {
-            "name": f"{identity.pod_name[:230]}.{mark}",
+            "name": event_name(identity.pod_name, mark),
             "namespace": identity.pod_namespace,
         },
         "eventTime": stamp_micro(wall),

@@ -120,7 +120,7 @@ class Renewal:
     def notified(self, generation: str, registered: bool, now: float) -> bool:
         """Kubelet sent NotifyRegistrationStatus. True when this is a trigger (already noted)."""
         found = self._find(generation)
-        if found is None:
+        if found is None or found.removed:
             return False
         if not registered:
             found.registered_at = None
@@ -132,6 +132,12 @@ class Renewal:
             return False
         self.trigger(now, "kubelet-restart", restart=True)
         return True
+
+    def removed(self, generation: str) -> None:
+        """Somebody removed a generation's registration socket; it holds no place for long."""
+        found = self._find(generation)
+        if found is not None:
+            found.removed, found.registered_at = True, None
 
     def went_away(self, now: float) -> None:
         """No instance of the driver is connected, and none can be."""
@@ -159,7 +165,8 @@ class Renewal:
             return self._while_away(now, views, driver_socket, self.away_since)
         old, wake = retire.superseded(self._live, now, views, self._patience)
         if old is not None:
-            return self._stop(old, "retired", leaving=True)
+            reason = "registration socket removed" if old.removed else "retired"
+            return self._stop(old, reason, leaving=True)
         due = min([t for t in (self._quick, *self._again[:1]) if t is not None], default=math.inf)
         self.delayed = due <= now and len(self._generations) >= self.periods.max_generations
         if self.delayed:

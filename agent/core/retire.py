@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class View:
     """What a generation's endpoint has at this moment."""
 
-    in_flight: int  # unary calls
+    in_flight: int  # unary calls, and connections with a part of an answer still to be sent
     connected: bool
 
 
@@ -32,6 +32,7 @@ class Generation:
     notified: int = 0  # Notify(true) received
     registered_at: float | None = None  # the latest of them
     connected_at: float | None = None  # the first time
+    removed: bool = False  # somebody removed its registration socket: kubelet lets it go
     stopped: bool = False
     leaving: bool = False
 
@@ -46,9 +47,16 @@ class Generation:
 def kubelet_order(live: Sequence[Generation]) -> list[Generation]:
     """Sort as kubelet lists them, the newest last, those to be registered behind it.
 
-    After a restart of kubelet this is another order than that of their making.
+    After a restart of kubelet this is another order than that of their making. Those whose
+    registration socket was removed come first: they are older than anything.
     """
-    return sorted(live, key=lambda g: math.inf if g.registered_at is None else g.registered_at)
+
+    def place(one: Generation) -> float:
+        if one.removed:
+            return -math.inf
+        return math.inf if one.registered_at is None else one.registered_at
+
+    return sorted(live, key=place)
 
 
 def superseded(
@@ -57,18 +65,21 @@ def superseded(
     """Return a generation that may go now, or None and when to look again (`math.inf`: never).
 
     It may go when kubelet has had a later one, and a connection to it, for `retire_after`, the
-    connection still stands, and no unary call is in flight.
+    connection still stands, and no unary call is in flight. One whose registration socket was
+    removed may go as soon as kubelet has closed its connection.
     """
     wake = math.inf
     order = kubelet_order(live)
     for at, old in enumerate(order):
-        if old.registered_at is None:
+        if old.registered_at is None and not old.removed:
             continue
         ready = [
             newer.ready_at + patience.retire_after
             for newer in order[at + 1 :]
             if newer.ready_at is not None and _view(views, newer).connected
         ]
+        if old.removed:
+            ready.append(now + patience.recheck if _view(views, old).connected else now)
         if not ready:
             continue
         when = min(ready)

@@ -12,7 +12,7 @@ from contextlib import aclosing
 
 from agent import names
 from agent.core import text
-from agent.errors import TransportError
+from agent.errors import TransportError, UserError
 from agent.node.choice import Choice
 from agent.node.info import PluginInfo, parse_info
 from agent.node.instance import GET_INFO_TIMEOUT
@@ -41,19 +41,35 @@ class Direct:
         self._choice = choice
         self._rescan = rescan
         self._on_found = on_found
+        self._looks = True  # false while the directory is missing
         self._asked: dict[str, Found] = {}  # sockets that answered
 
     async def run(self) -> None:
-        """Look until cancelled. UserError when the directory goes away."""
+        """Look until cancelled. A directory that is missing is looked for at each rescan."""
+        while True:
+            try:
+                await self._follow()
+            except UserError as error:
+                if self._looks:
+                    log.warning("%s", error)
+                self._looks = False
+                await self._apply(())
+                await asyncio.sleep(self._rescan)
+
+    async def _follow(self) -> None:
         async with aclosing(snapshots(self._directory, rescan=self._rescan)) as looks:
             async for look in looks:
-                known = {path: one.identity for path, one in self._asked.items()}
-                left, appeared = changes(known, look.found)
-                for path in left:
-                    del self._asked[path]
-                    self._left(path)
-                # Those that did not answer are asked again at the next look.
-                await asyncio.gather(*(self._ask(one) for one in appeared))
+                self._looks = True
+                await self._apply(look.found)
+
+    async def _apply(self, found: tuple[Found, ...]) -> None:
+        known = {path: one.identity for path, one in self._asked.items()}
+        left, appeared = changes(known, found)
+        for path in left:
+            del self._asked[path]
+            self._left(path)
+        # Those that did not answer are asked again at the next look.
+        await asyncio.gather(*(self._ask(one) for one in appeared))
 
     async def _ask(self, one: Found) -> None:
         channel = Channel(one.path)

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 _MASK = Mask.CREATE | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.DELETE | Mask.MOVED_FROM
 _SETTLE = 0.2
 """Seconds: an editor's or kubelet's several steps are one change."""
+_LONGEST = 2.0
+"""Seconds after which a change is told although the directory has not come to rest."""
 
 
 async def changes(
@@ -37,6 +39,8 @@ async def changes(
             if inotify is not None:
                 watched = _watch(inotify, wanted, watched)
             yield
+            if set(directories()) - wanted:
+                continue  # what was read names more: watch it, and look at what came before that
             if inotify is None:
                 await asyncio.sleep(poll)
             elif await _changed(inotify, poll):
@@ -56,7 +60,7 @@ def _open() -> Inotify | None:
 
 def _watch(inotify: Inotify, wanted: set[str], watched: set[str]) -> set[str]:
     for directory in sorted(wanted - watched):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: cannot be a path
             inotify.add_watch(directory, _MASK)
             watched.add(directory)
     return watched
@@ -69,8 +73,10 @@ async def _changed(inotify: Inotify, poll: float) -> bool:
             await inotify.get()
     except TimeoutError:
         return False
+    loop = asyncio.get_running_loop()
+    latest = loop.time() + _LONGEST
     with contextlib.suppress(TimeoutError):
-        while True:
-            async with asyncio.timeout(_SETTLE):
+        while loop.time() < latest:
+            async with asyncio.timeout_at(min(loop.time() + _SETTLE, latest)):
                 await inotify.get()
     return True

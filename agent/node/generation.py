@@ -89,7 +89,7 @@ class Generation:
 
     def view(self) -> View:
         """What the endpoint has at this moment."""
-        return View(self._endpoint.in_flight, self._endpoint.connections > 0)
+        return View(self._endpoint.unanswered, self._endpoint.connections > 0)
 
     def describe(self) -> dict[str, Any]:
         """State for people, as JSON types."""
@@ -120,9 +120,9 @@ class Generation:
         await self.close()
 
     async def drain(self, until: float) -> None:
-        """Stop and unlink when no call is in flight, or at `until` (loop.time())."""
+        """Stop and unlink when each call has its answer, or at `until` (loop.time())."""
         loop = asyncio.get_running_loop()
-        while self._endpoint.in_flight and loop.time() < until:  # noqa: ASYNC110 - for seconds
+        while self._endpoint.unanswered and loop.time() < until:  # noqa: ASYNC110 - for seconds
             await asyncio.sleep(_LOOK)
         self.stop()
         await self.unlink()

@@ -115,6 +115,24 @@ class Instance:
         finally:
             await channel.close()
 
+    async def says_the_same(self, identity: Identity) -> bool:
+        """Ask again when only ctime is another; True, and `identity` is noted, for the same answer.
+
+        It may have been a chmod after bind(), or a socket made anew: the file system gives the
+        inode of the old one back at once. Once a generation was published it is another instance.
+        """
+        same_file = identity[:2] == self.identity[:2] and identity != self.identity
+        if not same_file or self.settled or self.info is None:
+            return False
+        try:
+            answer = await self.registration(names.REGISTRATION_GET_INFO, b"", GET_INFO_TIMEOUT)
+        except (TransportError, TimeoutError):
+            return False
+        if answer.body != self.info.raw:
+            return False
+        self.identity = identity
+        return True
+
     async def leave(self) -> None:
         """The registration is gone: no new calls; those in flight may end."""
         self._gone = True

@@ -94,10 +94,14 @@ class Link:
         self._triggered(reason)
 
     def look(self) -> None:
-        """Register again where somebody has removed the newest registration socket."""
-        newest = next(reversed(self.generations.values()), None)
-        if newest is not None and newest.removed:
-            self.renewal.trigger(self._loop.time(), "socket-removed", restart=False)
+        """Let generations go whose registration socket somebody has removed; register again where
+        the newest is among them."""
+        removed = [one for one in self.generations.values() if one.removed]
+        for one in removed:
+            self.renewal.removed(one.name)
+        if removed:
+            if removed[-1] is next(reversed(self.generations.values())):
+                self.renewal.trigger(self._loop.time(), "socket-removed", restart=False)
             self.kick()
 
     def describe(self) -> dict[str, Any]:
@@ -182,7 +186,7 @@ class Link:
             self._tasks.start(f"drain {self.name} {one.name}", one.drain(until))
             for one in self.generations.values()
         ]
-        await asyncio.gather(*drains)
+        await asyncio.gather(*drains, return_exceptions=True)  # each is logged by its owner
         self.generations.clear()
 
     async def close(self) -> None:

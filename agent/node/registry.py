@@ -113,13 +113,14 @@ class Registry:
             self._tasks.start(f"drain {link.name}", link.drain(limit))
             for link in list(self._links.values())
         ]
-        await asyncio.gather(*drains)
+        # One that failed was logged by its owner: the others' calls have their time all the same.
+        await asyncio.gather(*drains, return_exceptions=True)
         self._stop.set()
 
-    def renew(self, driver: str, reason: str) -> None:
+    def renew(self, driver: str, reason: str, *, restart: bool = False) -> None:
         """Register a driver again: a prepare is known to have passed us by. Unknown: nothing."""
         if link := self._links.get(driver):
-            link.renew(reason)
+            link.renew(reason, restart=restart)
 
     def describe(self) -> dict[str, Any]:
         """State for people, as JSON types."""
@@ -165,7 +166,7 @@ class Registry:
 
     async def _apply(self, snapshot: Snapshot) -> None:
         for found in snapshot.found:
-            self._refresh(found)
+            await self._refresh(found)
         known = {path: one.identity for path, one in self._instances.items()}
         left, appeared = changes(known, snapshot.found)
         self._left = [one for one in self._left if not one.ended]
@@ -193,11 +194,11 @@ class Registry:
         for link in self._links.values():
             link.look()
 
-    def _refresh(self, found: Found) -> None:
-        """A chmod after bind() changes ctime: until a generation was published, it is no news."""
+    async def _refresh(self, found: Found) -> None:
+        """Until a generation was published, one that says the same is no other instance."""
         known = self._instances.get(found.path)
-        if known is not None and not known.settled and found.identity[:2] == known.identity[:2]:
-            known.identity = found.identity
+        if known is not None and await known.says_the_same(found.identity):
+            self.renew(_name(known), "driver-registered", restart=True)
 
     def _changed(self, instance: Instance) -> None:
         """An instance's state is another."""

@@ -183,6 +183,11 @@ class Protocol(protocol.H2Protocol):
         """End every call of the connection."""
         self.processor.close("the peer's connection was lost" + (f": {exc}" if exc else ""))
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written and that the system has not taken yet."""
+        return 0 if self._raw is None else self._raw.get_write_buffer_size()
+
     def abort(self) -> None:
         """Close at once: no GOAWAY, nothing more is written."""
         if self._raw is not None:

@@ -62,6 +62,14 @@ class Server:
         return len(self.peers)
 
     @property
+    def unanswered(self) -> int:
+        """Unary calls in flight, and connections that have not taken all that was written.
+
+        The last of a large answer leaves only as fast as the caller reads: an abort would cut it.
+        """
+        return self.in_flight + sum(peer.unsent for peer in self.peers)
+
+    @property
     def removed(self) -> bool:
         """True when the socket file is not, or no longer, the one that was bound."""
         return self._identity is None or not sockets.stands(self.path, self._identity)
@@ -79,9 +87,10 @@ class Server:
             peer.abort()
 
     def unlink(self) -> None:
-        """Remove the socket file, if it is still the one that was bound."""
-        if self._identity is not None:
-            sockets.unlink(self.path, self._identity)
+        """Remove the socket file, if it is still the one that was bound. Tried once."""
+        made, self._identity = self._identity, None
+        if made is not None:
+            sockets.unlink(self.path, made)
 
     async def close(self) -> None:
         """Stop listening, close all connections, remove the file and end all calls."""
@@ -143,6 +152,11 @@ class _Peer(Sink):
         self._server.peers.discard(self)
         for task in self._calls.values():
             task.cancel()
+
+    @property
+    def unsent(self) -> bool:
+        """True while bytes wait for the caller to read."""
+        return self.protocol is not None and self.protocol.unsent > 0
 
     def abort(self) -> None:
         """Close without a word."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import stat
 from pathlib import Path
 
 from agent.errors import UserError
+
+log = logging.getLogger(__name__)
 
 Identity = tuple[int, int]
 """Device and inode. Not the change time: a chmod or a relabelling would make it another file."""
@@ -33,18 +36,17 @@ def bind(path: str) -> socket.socket:
             "use a shorter directory"
         )
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    early = hidden(path)
     try:
         _make_directory(Path(path).parent)
         _check_stale(path)
         # Before bind, which gives the file the mode of its socket: there is no moment in which
         # others can connect. Not the umask, for that is of the whole process and all its threads.
         os.fchmod(sock.fileno(), 0o600)
-        early = hidden(path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(early)
         sock.bind(early)
-        sock.listen(BACKLOG)
-        os.rename(early, path)
+        _show(sock, early, path)
     except OSError as exc:
         sock.close()
         raise UserError(f"cannot make socket {path!r}: {exc.strerror or exc}") from exc
@@ -53,6 +55,17 @@ def bind(path: str) -> socket.socket:
         raise
     sock.setblocking(False)
     return sock
+
+
+def _show(sock: socket.socket, early: str, path: str) -> None:
+    """Listen, then give the file its name; nothing is left behind when that fails."""
+    try:
+        sock.listen(BACKLOG)
+        os.rename(early, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(early)
+        raise
 
 
 def hidden(path: str) -> str:
@@ -79,10 +92,18 @@ def stands(path: str, made: Identity) -> bool:
 
 
 def unlink(path: str, made: Identity) -> None:
-    """Remove a socket file, unless it is gone or another one stands there now."""
-    with contextlib.suppress(FileNotFoundError):
+    """Remove a socket file, unless it is gone or another one stands there now.
+
+    One that cannot be removed is said and left: without a listener it does no more than look dead,
+    and its owner has others to serve.
+    """
+    try:
         if identity(path) == made:
             os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        log.error("socket %s cannot be removed: %s", path, error.strerror)
 
 
 def _make_directory(directory: Path) -> None:

@@ -92,6 +92,20 @@ async def test_a_bad_config_is_exit_2_and_nothing_is_started(
         assert world.api.requests == []
 
 
+@pytest.mark.parametrize("content", ["garbage", "clusters: [{name: a, cluster: {server: 3}}]"])
+async def test_a_bad_kubeconfig_is_exit_2_before_kubelet_hears_of_it(content: str) -> None:
+    async with node(BESIDE_AGENT) as world:
+        await world.start_driver(DRIVER)
+        child = world.new_agent({})
+        (world.root / "run" / "kubeconfig").write_text(content)
+        await child.start()
+        assert await child.wait(20) == 2
+        assert "dra-agent: --kubeconfig: " in child.text()
+        assert "starting" not in child.text()
+        assert "Traceback" not in child.text()
+        assert len(list((world.root / REGISTRY).iterdir())) == 1
+
+
 async def test_every_problem_is_told_at_once() -> None:
     async with node(BESIDE_AGENT) as world:
         child = world.new_agent({"mode": "x", "taints": 1, "outcome": {"hold": 7}})

@@ -13,6 +13,7 @@ import pytest
 
 from agent import reload
 from agent.app import App
+from agent.commands.settings import gather
 from agent.core.classify import RuleSet
 from agent.core.model import Failure, Surface
 from agent.kube.client import Kube
@@ -100,6 +101,88 @@ async def test_a_bad_file_is_refused_and_the_old_one_kept(
     assert await case.reloader.look()
 
 
+@pytest.mark.parametrize("folder", ["", "other"])
+async def test_a_rule_file_that_comes_after_its_config_is_waited_for(
+    case: Case, tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reload, "POLL", 600.0)
+    later = tmp_path / folder / "later.yaml"
+    later.parent.mkdir(exist_ok=True)
+    task = asyncio.get_running_loop().create_task(case.reloader.run())
+    case.config.write_text(f"{HEAD}mode: enforce\nrules: {{files: ['{later}']}}\n")
+    await until(lambda: case.told)
+    assert case.told[0][0].endswith(f"rules.files[0]: {later}: no such file")
+    later.write_text(RULES + RULE.format("permanent"))
+    await until(lambda: case.applied)
+    assert case.applied[0][0].mode == "enforce"
+    task.cancel()
+
+
+async def test_files_that_come_to_be_named_are_read_once(case: Case, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(RULES + RULE.format("permanent"))
+    case.config.write_text(f"{HEAD}rules: {{files: ['{other}']}}\n")
+    assert await case.reloader.look()
+    assert not await case.reloader.look()
+    case.rules.write_text("no longer of interest")
+    assert not await case.reloader.look()
+    other.write_text(RULES + RULE.format("transient"))
+    assert await case.reloader.look()
+
+
+async def test_all_that_is_wrong_is_said_at_once_as_at_start(case: Case, tmp_path: Path) -> None:
+    case.rules.write_text(RULES + "rules: [{id: mine, text: 'x+', verdict: permanent}]\n")
+    case.config.write_text(f"{HEAD}mode: x\nrules: {{files: ['{case.rules}', /none]}}\n")
+    assert not await case.reloader.look()
+    problems = gather(str(case.config), env={})[1]
+    assert len(problems) == 3
+    assert case.told == [(f"Refused, the old one stays. {'; '.join(problems)}", False)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mode: !!bool maybe\n",
+        'outcome: {hold: !!int ""}\n',
+        'outcome: {hold: !!float ""}\n',
+        "mode: !!timestamp soon\n",
+        'rules: {files: ["/tmp/a\\0b"]}\n',
+        'rules: {files: ["/tmp/\\ud800"]}\n',
+        'mode: "\\UFFFFFFFF"\n',
+    ],
+)
+async def test_no_value_ends_the_watch(case: Case, text: str) -> None:
+    case.config.write_text(HEAD + text)
+    assert not await case.reloader.look()
+    assert not await case.reloader.look()
+    ((said, accepted),) = case.told
+    assert not accepted
+    assert "defect" not in said
+    case.write("mode: enforce\n")
+    assert await case.reloader.look()
+
+
+@pytest.mark.parametrize("where", ["collect", "apply", "tell"])
+async def test_a_defect_of_ours_is_a_refusal_that_is_logged(
+    case: Case, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("oops")
+
+    target = {"collect": reload, "apply": case.reloader, "tell": case.reloader}[where]
+    with monkeypatch.context() as patch:
+        patch.setattr(target, where if where == "collect" else f"_{where}", broken)
+        case.write("mode: enforce\n")
+        assert await case.reloader.look() is (where == "tell")
+    assert any(line.exc_info for line in caplog.records)
+    if where != "tell":
+        assert case.reloader.config.mode == "observe"
+        said = "Refused, the old one stays. a defect of the agent: KeyError: 'oops'"
+        assert case.told == [(said, False)]
+    case.write("mode: enforce\nretry: {maxDelay: 2s}\n")
+    assert await case.reloader.look()
+
+
 async def test_a_file_that_is_gone_changes_nothing(case: Case) -> None:
     case.config.unlink()
     assert not await case.reloader.look()
@@ -131,6 +214,10 @@ def test_the_event_is_about_the_agent_s_own_pod() -> None:
     identity = NodeIdentity(node_name="n", pod_name="p", pod_namespace="ns", pod_uid="u")
     good = reload.event(identity, "x" * 5000, True, 1.0)
     bad = reload.event(identity, "no\nsuch", False, 1.0)
+    long = NodeIdentity(node_name="n", pod_name=f"{'p' * 229}-{'p' * 23}", pod_namespace="ns")
+    named = reload.event(long, "x", True, 1.0)["metadata"]
+    assert isinstance(named, dict)
+    assert named["name"].startswith(f"{'p' * 229}."), "a valid name"
     assert (good["type"], bad["type"]) == ("Normal", "Warning")
     assert (good["reason"], bad["reason"]) == ("ConfigReloaded", "ConfigRefused")
     assert len(str(good["note"]).encode()) <= 1024

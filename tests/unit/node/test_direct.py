@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -67,4 +68,31 @@ async def test_each_is_said_once_and_forgotten_when_it_goes(
     await until(lambda: list(direct.found) == [late.path])
     for server in (late, *others):
         await server.close()
+    await tasks.close()
+
+
+async def test_a_directory_that_goes_and_comes_is_looked_at_again(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = folder / "r"
+    registry.mkdir()
+    told: list[str] = []
+    choice = Choice()
+    direct = Direct(
+        str(registry), intake="/intake", choice=choice, rescan=0.05, on_found=told.append
+    )
+    tasks = Tasks()
+    tasks.start("direct", direct.run())
+    gpu = await plugin(registry / "gpu-reg.sock", "gpu.example.com")
+    await until(lambda: direct.found)
+    shutil.rmtree(registry)
+    await until(lambda: not direct.found)
+    missing = [one for one in caplog.records if "cannot watch" in one.getMessage()]
+    await gpu.close()
+    registry.mkdir()
+    again = await plugin(registry / "gpu-reg.sock", "gpu.example.com")
+    await until(lambda: direct.found)
+    assert told == ["gpu.example.com"] * 2
+    assert len(missing) == 1
+    await again.close()
     await tasks.close()

@@ -15,6 +15,7 @@ from agent.node.info import make_status
 from agent.rpc.call import Answer, Request, ServerStream
 from agent.rpc.channel import Channel
 from agent.rpc.server import Server
+from tests.support.rpc import METHOD, RawPeer, frame, take_at_once
 from tests.support.waiting import until
 
 
@@ -37,6 +38,9 @@ class Bench:
         await self.go.wait()
         return Answer(request.body)
 
+    async def _large(self, _: Request) -> Answer:
+        return Answer(bytes(4 << 20))
+
     async def _stream(self, stream: ServerStream) -> None:
         await stream.send(b"streamed")
         await stream.end()
@@ -51,7 +55,7 @@ class Bench:
                 info=b"info",
             ),
             Behaviour(
-                unary=lambda method: self._call if method == "/a.B/C" else None,
+                unary={"/a.B/C": self._call, METHOD: self._large}.get,
                 stream=self._stream,
                 get_info_delay=0.1,
                 notify=None,
@@ -213,3 +217,25 @@ async def test_drain_waits_for_a_call_but_not_for_ever(bench: Bench) -> None:
     await again.drain(loop.time() + 0.05)
     with pytest.raises(TransportError):
         await call
+
+
+async def test_a_large_answer_is_not_cut_by_the_drain(bench: Bench) -> None:
+    loop = asyncio.get_running_loop()
+    one = bench.generation()
+    await one.publish()
+    peer = await RawPeer.connect(one.sockets.endpoint)
+    reading = loop.create_task(peer.run())
+    take_at_once(peer, 1 << 24)
+    peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    stream = peer.request(frame(b"x"))
+    await until(lambda: one._endpoint.in_flight == 0 and one._endpoint.unanswered)
+    assert one.view() == View(1, True)
+    drain = loop.create_task(one.drain(loop.time() + 9))
+    await asyncio.sleep(0.06)
+    assert not drain.done()
+    peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    await drain
+    assert (await peer.ended(stream))[b"grpc-status"] == b"0"
+    assert peer.data(stream) == frame(bytes(4 << 20))
+    await reading
+    await peer.close()

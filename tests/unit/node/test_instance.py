@@ -178,3 +178,25 @@ async def test_an_endpoint_that_becomes_a_link_to_ours_is_not_connected(
     await one.channel.close()
     await until(lambda: one.state is State.DOWN)
     assert "the agent's own" in one.last_error
+
+
+async def test_only_the_same_answer_makes_it_the_same_instance(
+    driver: Driver, instance: Made
+) -> None:
+    one, _ = instance
+    await driver.start()
+    assert not await one.says_the_same(Identity(1, 1, 2)), "it was not asked yet"
+    one.start()
+    await until(lambda: one.connected)
+    assert not await one.says_the_same(Identity(1, 1, 1)), "nothing is new"
+    assert not await one.says_the_same(Identity(1, 2, 2)), "another file"
+    assert await one.says_the_same(Identity(1, 1, 2))
+    assert one.identity == Identity(1, 1, 2)
+    one.settled = True
+    assert not await one.says_the_same(Identity(1, 1, 3))
+    one.settled = False
+    driver.versions = ("v1.DRAPlugin",)
+    assert not await one.says_the_same(Identity(1, 1, 3))
+    await driver.stop()
+    assert not await one.says_the_same(Identity(1, 1, 3))
+    assert one.identity == Identity(1, 1, 2)

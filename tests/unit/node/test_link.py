@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -28,6 +29,11 @@ FAST = Periods(renew_delay=0.05, renew_again=(), retire_after=0.05, hold=0.05, a
 def root() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="dra") as made:
         yield made
+
+
+def refuse(path: str) -> None:
+    """As os.unlink where nothing can be written."""
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
 
 class Bench:
@@ -236,6 +242,82 @@ async def test_a_generation_that_cannot_be_made_is_said_and_tried_again(
     assert not link.generations
     assert link.renewal.due
     assert link.describe()["renewalsIn"][0] > 0
+
+
+async def test_generations_whose_sockets_were_removed_make_place(bench: Bench) -> None:
+    link, one = bench.link, bench.instance(1, at_start=True)
+    one.state = State.CONNECTED
+    link.add(one)
+    for count in (1, 2, 3):
+        await until(lambda count=count: len(link.generations) == count)  # type: ignore[misc]
+        if count < 3:
+            link.renew("bypass")
+    first = dict(link.generations)
+    for each in first.values():
+        link.on_notify(each.name, True)
+    link.look()
+    assert link.registered
+    assert not link.renewal.due
+    for each in first.values():
+        os.unlink(each.sockets.registration)
+    link.look()
+    assert not link.registered
+    await until(lambda: link.generations and not set(first) & set(link.generations))
+
+
+async def test_an_older_one_whose_socket_was_removed_is_no_reason_to_renew(bench: Bench) -> None:
+    link, one = bench.link, bench.instance(1, at_start=True)
+    one.state = State.CONNECTED
+    link.add(one)
+    await until(lambda: link.generations)
+    (old,) = link.generations.values()
+    link.renew("bypass")
+    await until(lambda: len(link.generations) == 2)
+    os.unlink(old.sockets.registration)
+    link.look()
+    assert not link.renewal.due
+    await until(lambda: len(link.generations) == 1)
+
+
+async def test_a_socket_that_cannot_be_removed_ends_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    link, one = bench.link, bench.instance(1, at_start=True)
+    one.state = State.CONNECTED
+    link.add(one)
+    await until(lambda: link.generations)
+    (old,) = link.generations.values()
+    link.renew("bypass")
+    await until(lambda: len(link.generations) == 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        os.rename(old.sockets.registration, f"{old.sockets.registration}.away")
+        link.look()
+        await until(lambda: len(link.generations) == 1)
+    assert "cannot be removed: Read-only file system" in caplog.text
+    link.renew("bypass")
+    await until(lambda: len(link.generations) == 2)
+
+
+async def test_a_drain_that_fails_does_not_end_the_others(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    link, one = bench.link, bench.instance(1, at_start=True)
+    one.state = State.CONNECTED
+    link.add(one)
+    await until(lambda: link.generations)
+    link.renew("bypass")
+    await until(lambda: len(link.generations) == 2)
+    old, new = link.generations.values()
+
+    async def fail(until: float) -> None:
+        raise OSError(errno.EROFS, "planted")
+
+    monkeypatch.setattr(old, "drain", fail)
+    await link.drain(9)
+    assert new.stopped
+    assert "planted" in caplog.text
+    await old.close()
 
 
 async def test_a_call_in_flight_is_answered_before_the_drain_ends(bench: Bench) -> None:

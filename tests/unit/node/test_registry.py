@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import socket
 import tempfile
@@ -17,6 +18,7 @@ from agent import names
 from agent.core import paths
 from agent.core.model import Status
 from agent.errors import TransportError, UserError
+from agent.node import watch
 from agent.node.hooks import Hooks
 from agent.node.registry import Registry
 from agent.rpc.call import UNIMPLEMENTED
@@ -243,6 +245,88 @@ async def test_a_registration_socket_that_somebody_removed_is_made_again(
     await made.stop()
 
 
+async def test_all_of_three_registration_sockets_are_made_again(
+    root: str, kubelet: Kubelet, driver: Driver
+) -> None:
+    async with Agent(root, config(retire_after=60, again=(), rescan=0.1)) as agent:
+        await until(lambda: kubelet.through_agent(GPU))
+        for count in (2, 3):
+            agent.registry.renew(GPU, "bypass")
+            await until(lambda count=count: len(agent.generations()) == count)  # type: ignore[misc]
+            await settled(kubelet, agent)
+        await until(lambda: len(kubelet.of(GPU)) == 4)
+        lost = agent.generations()
+        for one in agent.registry.links[GPU].generations.values():
+            os.unlink(one.sockets.registration)
+        await until(lambda: agent.generations() and not set(lost) & set(agent.generations()))
+        await until(lambda: kubelet.through_agent(GPU))
+
+
+def one_inode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ext4, which gives the inode of a removed file to the next one; others do not always."""
+
+    def identity_of(path: str) -> watch.Identity | None:
+        found = real(path)
+        return found and found._replace(inode=1)
+
+    real = watch.identity_of
+    monkeypatch.setattr(watch, "identity_of", identity_of)
+
+
+async def test_a_driver_with_the_inode_of_the_one_that_was_refused_is_asked(
+    root: str, kubelet: Kubelet, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_inode(monkeypatch)
+    refused = make(versions=("1.0.0",))
+    await refused.start()
+    async with Agent(root) as agent:
+        await until(
+            lambda: [o["state"] for o in agent.registry.describe()["others"]] == ["ignored"]
+        )
+        await refused.kill()
+        await make().start()
+        await until(lambda: kubelet.through_agent(GPU))
+
+
+async def test_a_driver_whose_endpoint_moved_before_it_was_published_is_asked(
+    root: str, kubelet: Kubelet, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_inode(monkeypatch)
+    async with Agent(root) as agent:
+        first = make(tag="first")
+        await first.start()
+        await until(lambda: GPU in agent.registry.links)
+        link = agent.registry.links[GPU]
+        await until(lambda: link.instances and link.instances[0].connected)
+        assert not agent.generations()
+        await first.kill()
+        await make(tag="second").start()
+        await settled(kubelet, agent)
+        assert (await kubelet.call(GPU)).body == b"second:x"
+
+
+async def test_a_chmod_before_the_publication_makes_no_other_instance(
+    root: str, kubelet: Kubelet, make: Make
+) -> None:
+    async with Agent(root, config(rescan=0.05, again=())) as agent:
+        one = make()
+        await one.start()
+        await until(lambda: GPU in agent.registry.links)
+        link = agent.registry.links[GPU]
+        instance = link.instances[0]
+        os.chmod(one.registration_path, 0o660)
+        noted = watch.identity_of(one.registration_path)
+        await until(lambda: instance.identity == noted)
+        await settled(kubelet, agent)
+        assert link.instances == [instance]
+        assert {reason for _, reason in agent.triggers} == {"driver-registered"}
+        # It is quiet from now on.
+        quiet = list(agent.triggers)
+        looks = len(one.notified)
+        await asyncio.sleep(0.2)
+        assert (agent.triggers, len(one.notified)) == (quiet, looks)
+
+
 async def test_evidence_of_a_bypass_is_a_renewal(
     root: str, kubelet: Kubelet, driver: Driver
 ) -> None:
@@ -442,6 +526,29 @@ async def test_drain_lets_a_call_end_and_gives_kubelet_back_to_the_driver(
         await agent.task
     assert (await kubelet.call(GPU)).body == b"driver:x"
     assert agent.relay.passed == [PREPARE_V1]
+
+
+async def test_a_drain_that_fails_leaves_the_other_drivers_their_time(
+    root: str, kubelet: Kubelet, driver: Driver, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make(NIC, tag="nic")
+    await other.start()
+    async with Agent(root) as agent:
+        await until(lambda: kubelet.through_agent(GPU) and kubelet.through_agent(NIC))
+
+        async def fail(limit: float) -> None:
+            raise OSError(errno.EROFS, "planted")
+
+        monkeypatch.setattr(agent.registry.links[GPU], "drain", fail)
+        other.hold = asyncio.Event()
+        call = asyncio.get_running_loop().create_task(kubelet.call(NIC))
+        await until(lambda: other.calls)
+        drain = asyncio.get_running_loop().create_task(agent.registry.drain())
+        await asyncio.sleep(0.05)
+        assert not drain.done()
+        other.hold.set()
+        assert (await call).body == b"nic:x"
+        await drain
 
 
 async def test_drain_does_not_wait_for_ever(root: str, kubelet: Kubelet, driver: Driver) -> None:

@@ -13,7 +13,7 @@ from agent.errors import TransportError, UserError
 from agent.rpc.call import Answer, Request
 from agent.rpc.channel import Channel
 from agent.rpc.server import Server
-from tests.support.rpc import LIMIT, METHOD, Pair, RawPeer, frame
+from tests.support.rpc import LIMIT, METHOD, Pair, RawPeer, frame, take_at_once
 from tests.support.waiting import until
 
 
@@ -111,3 +111,27 @@ async def test_a_second_server_takes_the_path_over(pair: Pair) -> None:
     await server.close()
     with pytest.raises(FileNotFoundError):
         os.stat(pair.path)
+
+
+async def test_an_answer_is_on_its_way_until_the_caller_has_room_for_it(
+    pair: Pair, raw: RawPeer
+) -> None:
+    body = bytes(4 << 20)
+
+    async def handler(_: Request) -> Answer:
+        return Answer(body)
+
+    pair.unary = handler
+    take_at_once(raw, 1 << 24)
+    assert pair.server.unanswered == 0
+    raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    stream = raw.request(frame(b"x"))
+    await until(lambda: pair.server.unanswered == 1, "the call")
+    await until(lambda: pair.server.in_flight == 0, "the end of its handler")
+    assert pair.server.unanswered == 1
+    raw.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    await until(lambda: pair.server.unanswered == 0, "all to be sent")
+    # What the system has is the caller's, even when the connection is aborted before it was read.
+    pair.server.abort_connections()
+    assert (await raw.ended(stream))[b"grpc-status"] == b"0"
+    assert raw.data(stream) == frame(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -111,3 +112,28 @@ def test_only_the_own_file_is_unlinked(sockets: Path) -> None:
             files.unlink(path, files.identity(path))
             files.unlink(path, made)
             assert not Path(path).exists()
+
+
+def test_nothing_is_left_of_one_that_does_not_get_its_name(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rename(early: str, late: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(UserError, match="No space left"):
+        files.bind(str(sockets / "s.sock"))
+    assert list(sockets.iterdir()) == []
+
+
+def test_one_that_cannot_be_removed_is_said_and_left(
+    sockets: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unlink(path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    path = str(sockets / "s.sock")
+    with files.bind(path):
+        monkeypatch.setattr(os, "unlink", unlink)
+        files.unlink(path, files.identity(path))
+    assert f"{path} cannot be removed: Read-only file system" in caplog.text
