@@ -342,15 +342,28 @@ class Node:
 
     def agent_sockets(self) -> list[Path]:
         """The agent's registration sockets, oldest first."""
-        found = self.registry.glob(f"{names.SOCKET_PREFIX}*.sock")
-        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
+        found: list[tuple[int, Path]] = []
+        for path in self.registry.glob(f"{names.SOCKET_PREFIX}*.sock"):
+            with contextlib.suppress(FileNotFoundError):  # withdrawn since it was listed
+                found.append((path.stat().st_mtime_ns, path))
+        return [path for _, path in sorted(found)]
 
     def connect(self, **dial: Any) -> dict[str, Any]:
         """Register the agent's newest socket with kubelet and dial its endpoint."""
-        told = self.kubelet.register(self.agent_sockets()[-1])
+        told = until(self.register_newest, "a registration of the agent")
         assert told["code"] == OK, told
         self.kubelet.dial(told["endpoint"], **dial)
         return told
+
+    def register_newest(self) -> dict[str, Any]:
+        """What kubelet was told; nothing where a renewal took the socket away meanwhile."""
+        for path in self.agent_sockets()[-1:]:
+            try:
+                return self.kubelet.register(path)
+            except AssertionError:
+                if path.exists():
+                    raise
+        return {}
 
     def log(self) -> list[dict[str, Any]]:
         """The agent's log."""

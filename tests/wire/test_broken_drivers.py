@@ -41,13 +41,13 @@ class Broken:
     def __init__(self, node: Node, driver: RawDriver) -> None:
         self.node, self.driver = node, driver
 
-    async def prepare(self, *claims: ClaimRef, timeout: float = 2.0) -> Answer:
+    async def prepare(self, *claims: ClaimRef, timeout: float = 5.0) -> Answer:
         return await asyncio.to_thread(self.node.kubelet.prepare, *claims, timeout=timeout)
 
 
 @pytest.fixture
 async def broken() -> AsyncIterator[Broken]:
-    with node(retry={"ambiguousAttempts": 1, "margin": "1s"}) as it:
+    with node(retry={"ambiguousAttempts": 1, "margin": "3s"}) as it:
         driver = RawDriver(it)
         await driver.start()
         await asyncio.to_thread(it.start_agent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import functools
 
 import pytest
 from h2.events import PingAckReceived, PingReceived
@@ -30,36 +30,49 @@ IDLE_SECONDS = 4.0
 
 def test_kubelets_idle_disconnect_is_nothing_special(through: Node) -> None:
     """grpc-go's half hour, shortened to 2 s: it hangs up and connects again at once."""
-    endpoint = through.connect(name="idle", idle=2.0)["endpoint"]
-    sockets = through.agent_sockets()
+    (sock,) = through.agent_sockets()
+    (link,) = through.state()["registration"]["links"]
+    (before,) = link["generations"]
+    through.kubelet.dial(before["endpoint"], name="idle", idle=2.0)
     assert through.kubelet.prepare(claim("ok"), conn="idle").code == OK
-    until(lambda: through.kubelet.state("idle")["ends"] >= 1, "the idle disconnect", limit=8)
-    until(lambda: through.kubelet.state("idle")["state"] == "READY", "the reconnect", limit=3)
+    until(lambda: through.kubelet.state("idle")["ends"] >= 1, "the idle disconnect")
+    until(lambda: through.kubelet.state("idle")["state"] == "READY", "the reconnect")
     assert through.kubelet.prepare(claim("ok"), conn="idle").code == OK
     assert through.kubelet.prepare(claim("ok")).code == OK  # its other connection
-    assert set(sockets) <= set(through.agent_sockets())
+    assert through.agent_sockets() == [sock]  # hanging up is not what a kubelet restart looks like
     (link,) = through.state()["registration"]["links"]
-    reasons = [one for one in through.log() if "published: kubelet-restart" in one.get("msg", "")]
-    (mine,) = [one for one in link["generations"] if one["endpoint"] == endpoint]
-    assert not mine["stopped"]
-    # Registering twice, as this test module does, is what a kubelet restart looks like; hanging up
-    # is not.
-    assert len(reasons) <= 1
+    (after,) = link["generations"]
+    assert (after["id"], after["stopped"], link["renewalsIn"]) == (before["id"], False, [])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_kubelets_real_idle_half_hour() -> None:
-    """grpc-go's own default, as kubelet has it."""
+async def test_kubelets_real_idle_half_hour() -> None:
+    """grpc-go's own default, as kubelet has it; and in all that time no ping for the driver."""
     with node() as it:
-        it.start_driver("go")
-        it.start_agent()
-        it.connect()
-        assert it.kubelet.prepare(claim("ok")).code == OK
-        until(lambda: it.kubelet.state()["ends"] == 1, "the idle disconnect", limit=2000)
-        until(lambda: it.kubelet.state()["state"] == "READY", "the reconnect", limit=3)
-        assert it.kubelet.prepare(claim("ok")).code == OK
+        driver = RawDriver(it)
+        await driver.start()
+        await asyncio.to_thread(it.start_agent)
+        await asyncio.to_thread(it.connect)
+        assert (await asyncio.to_thread(it.kubelet.prepare, claim("ok"))).code == OK
+
+        def idle() -> bool:
+            return bool(it.kubelet.state()["ends"] == 1)
+
+        await asyncio.to_thread(until, idle, "the idle disconnect", 2000)
+        ready = functools.partial(until, lambda: it.kubelet.state()["state"] == "READY")
+        await asyncio.to_thread(ready, "the reconnect")
+        assert (await asyncio.to_thread(it.kubelet.prepare, claim("ok"))).code == OK
         assert len(it.agent_sockets()) == 1  # no renewal
+        unpinged(driver)
+        await driver.close()
+
+
+def unpinged(driver: RawDriver) -> None:
+    """The agent had one connection to the driver all the time, and no ping went over it."""
+    (peer,) = driver.endpoint.peers
+    assert not peer.of(PingReceived)
+    assert not peer.of(PingAckReceived)
 
 
 @pytest.mark.parametrize("peer", DRIVERS)
@@ -78,24 +91,31 @@ def test_a_driver_that_leaves_with_goaway_answers_what_is_in_flight(peer: str) -
         assert answer.claims[wanted.uid]["devices"] == ["gpu-0"]
         driver.wait_event("stopped")
         assert len([one for one in driver.events if one["event"] == "call"]) == 1
-        late = it.kubelet.prepare(claim("ok"), timeout=20)
+        late = it.kubelet.prepare(claim("ok"), timeout=45)
         assert late.code == UNAVAILABLE, late
-        assert late.seconds < 3
+        # Kubelet's whole time less the margin would be 42 s.
+        assert late.seconds < 30
 
 
 @pytest.mark.parametrize("peer", DRIVERS)
 def test_a_driver_that_comes_back_is_used_again(peer: str) -> None:
     need(peer)
-    with node() as it:
+    with node(drivers={"driverAbsenceHold": "40s"}) as it:
         first = it.start_driver(peer)
         it.start_agent()
         it.connect()
         first.end()
-        call = it.kubelet.begin(PREPARE, request(claim("ok")), timeout=30)
-        time.sleep(0.3)
+        call = it.kubelet.begin(PREPARE, request(claim("ok")), timeout=45)
+        until(lambda: in_flight(it) == 1, "the call to be held")
         it.start_driver(peer)
         answer = Answer.of(call.reply())
-        assert (answer.code, answer.seconds < 10) == (OK, True), answer
+        assert answer.code == OK, answer
+
+
+def in_flight(node: Node) -> int:
+    """Calls of kubelet that the agent has and has not answered."""
+    links = node.state()["registration"]["links"]
+    return sum(each["inFlight"] for link in links for each in link["generations"])
 
 
 async def test_no_keepalive_pings_towards_drivers() -> None:
@@ -108,10 +128,7 @@ async def test_no_keepalive_pings_towards_drivers() -> None:
         assert (await asyncio.to_thread(it.kubelet.prepare, claim("ok"))).code == OK
         await asyncio.sleep(IDLE_SECONDS)
         assert (await asyncio.to_thread(it.kubelet.prepare, claim("ok"))).code == OK
-        peers = driver.endpoint.peers
-        assert len(peers) == 1  # one connection all the time
-        assert not peers[0].of(PingReceived)
-        assert not peers[0].of(PingAckReceived)
+        unpinged(driver)
         await driver.close()
 
 

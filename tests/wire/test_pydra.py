@@ -67,7 +67,7 @@ def test_a_cancelled_call_is_cancelled_in_the_library(pydra: Node) -> None:
     pydra.driver.wait_event("call", claim="slow-one")
     pydra.kubelet.cancel(call)
     assert Answer.of(call.reply()).code == CANCELLED
-    pydra.driver.wait_event("cancelled", claim="slow-one", limit=3)
+    pydra.driver.wait_event("cancelled", claim="slow-one")
 
 
 def test_kubelets_word_reaches_the_library_in_intake(pydra: Node) -> None:

