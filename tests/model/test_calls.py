@@ -14,15 +14,16 @@ from tests.model.machine import Calls
 from tests.support.ledger import BrokenError
 
 QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large)
-BASE = settings(deadline=None, suppress_health_check=QUIET, database=None)
+BASE = settings(suppress_health_check=QUIET)
 SHORT = settings(BASE, max_examples=200, stateful_step_count=30)
-LONG = settings(BASE, max_examples=10000, stateful_step_count=60)
+LONG = settings(
+    BASE, max_examples=10000, stateful_step_count=60, derandomize=False, print_blob=True
+)
 PLANTED = settings(
     BASE,
     max_examples=2000,
     stateful_step_count=30,
     phases=[Phase.generate],
-    derandomize=True,
     report_multiple_bugs=False,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +24,7 @@ from tests.support.waiting import until
 # Real time does not repeat itself: what is found is shown as it was, not made smaller.
 ONCE = settings(BASE, phases=[Phase.generate], report_multiple_bugs=False)
 SHORT = settings(ONCE, max_examples=12, stateful_step_count=20)
-LONG = settings(ONCE, max_examples=600, stateful_step_count=40)
+LONG = settings(ONCE, max_examples=600, stateful_step_count=40, derandomize=False, print_blob=True)
 PLANTED = settings(ONCE, max_examples=300, stateful_step_count=20)
 
 
@@ -56,6 +57,32 @@ def test_it_sees_a_planted_fault(plant: Plant, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises((BrokenError, Flaky)):  # real time does not repeat itself
         run_state_machine_as_test(one, settings=PLANTED)
     assert set(seen) == {rule}
+
+
+@pytest.mark.parametrize("seconds", [0.6, 1.0, 1.6])
+def test_a_machine_that_stands_still_between_two_steps_proves_nothing(seconds: float) -> None:
+    model = Sockets()
+    try:
+        model.start()
+        model.prepare(wanted=CLAIMS[:1], limit=0.4)
+        time.sleep(seconds)
+        model.time_passes(pause=0.01)
+        model.time_passes(pause=0.06)
+    finally:
+        model.teardown()
+
+
+async def test_an_answer_that_is_late_for_no_such_reason_is_seen() -> None:
+    node = RealNode()
+    await node.start()
+    try:
+        node.call(PREPARE, CLAIMS[:1], 0.4)
+        (ask,) = node.ledger.waiting()
+        ask.deadline -= 20.0
+        with pytest.raises(BrokenError, match="in time"):
+            node.check()
+    finally:
+        await node.stop()
 
 
 def changed(node: RealNode, before: Plugin | None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -12,12 +11,10 @@ from agent import names
 from agent.demo.processes import until
 from agent.demo.script import Rule
 from agent.demo.world import World
-from tests.support.process import BESIDE_AGENT, DRIVER, GPU, node
+from tests.support.process import DRIVER, GPU, REAL_WAIT, node
 
 pytestmark = pytest.mark.timeout(120)
 
-REAL_WAIT = replace(BESIDE_AGENT, resync=(300.0, 400.0))
-"""Kubelet does not look again by itself within these tests."""
 HOLD = {"drivers": {"driverAbsenceHold": "500ms"}}
 
 

@@ -14,7 +14,7 @@ from agent.demo.scenarios import BAD_CONFIG, BAD_DEVICE, BUSY
 from agent.demo.script import Rule
 from agent.demo.store import Object
 from agent.demo.world import World
-from tests.support.process import BESIDE_AGENT, DRIVER, GPU, agent_node, node
+from tests.support.process import BESIDE_AGENT, DRIVER, GPU, REAL_WAIT, agent_node, node
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -30,6 +30,11 @@ def failures(pod: Object) -> list[dict[str, Any]]:
     assert document["version"] == 1
     devices: list[dict[str, Any]] = document["devices"]
     return devices
+
+
+def told(world: World) -> list[Object]:
+    """Events of the agent about pods that it failed."""
+    return [e for e in world.store.list("events") if e["reason"] == names.EVENT_REASON]
 
 
 def present(world: World, name: str = "p") -> Object:
@@ -67,9 +72,9 @@ async def test_only_the_failing_claim_of_a_batch_is_asked_again() -> None:
 
 
 async def test_enforce_fails_a_pod_whose_parameters_are_wrong_once() -> None:
-    async with agent_node(INVALID, mode="enforce") as world:
+    async with agent_node(INVALID, periods=REAL_WAIT, mode="enforce") as world:
         world.add_pod("p", GPU)
-        await until(lambda: world.calls(DRIVER, names.UNPREPARE), "the unprepare", limit=10)
+        await until(lambda: world.calls(DRIVER, names.UNPREPARE), "the unprepare", limit=20)
         await until(
             lambda: present(world)["status"].get("reason") == names.PHASE_REASON, "the reason"
         )
@@ -87,8 +92,7 @@ async def test_enforce_fails_a_pod_whose_parameters_are_wrong_once() -> None:
         }
         assert "invalid partition count: -1" in device["cause"]
         await until(lambda: world.store.list("resourceclaims") == [], "the claim's release")
-        events = [e for e in world.store.list("events") if e["reason"] == names.EVENT_REASON]
-        assert len(events) == 1
+        await until(lambda: told(world), "the event")
         # Nothing moves any more, over several rounds of kubelet's status manager.
         seen = len(world.kubelet.said)
         version = pod["metadata"]["resourceVersion"]
@@ -98,6 +102,7 @@ async def test_enforce_fails_a_pod_whose_parameters_are_wrong_once() -> None:
             lambda: len([s for s in world.kubelet.said[seen:] if s.what == "running"]) == 1, "it"
         )
         assert present(world)["metadata"]["resourceVersion"] == version
+        assert len(told(world)) == 1
         assert kubelet_calls(world) == len(world.calls(DRIVER, pod="p")) == 1
         assert not [one for one in world.kubelet.said if one.what == "reverted"]
 
@@ -105,8 +110,9 @@ async def test_enforce_fails_a_pod_whose_parameters_are_wrong_once() -> None:
 async def test_observe_tells_and_lets_kubelet_go_on_asking() -> None:
     async with agent_node(INVALID) as world:
         world.add_pod("p", GPU)
-        await until(lambda: kubelet_calls(world) == 2, "kubelet's second call", limit=15)
-        await until(lambda: len(world.calls(DRIVER)) == 2, "the driver's second call")
+        await until(lambda: kubelet_calls(world) >= 2, "kubelet's second call", limit=30)
+        await until(lambda: len(world.calls(DRIVER)) >= 2, "the driver's second call")
+        await until(lambda: world.condition("p"), "the condition")
         pod = present(world)
         assert pod["status"]["phase"] == "Pending"
         condition = world.condition("p")
@@ -116,9 +122,10 @@ async def test_observe_tells_and_lets_kubelet_go_on_asking() -> None:
 
 
 async def test_the_drivers_own_permanent_error_acts_in_observe_too() -> None:
-    async with agent_node(Rule("p-gpu", BAD_CONFIG, permanent_error=True)) as world:
+    rule = Rule("p-gpu", BAD_CONFIG, permanent_error=True)
+    async with agent_node(rule, periods=REAL_WAIT) as world:
         world.add_pod("p", GPU)
-        await until(lambda: world.phase("p") == "Failed", "the pod Failed", limit=10)
+        await until(lambda: world.phase("p") == "Failed", "the pod Failed", limit=20)
         assert len(world.calls(DRIVER)) == 1
 
 
@@ -126,7 +133,7 @@ async def test_a_device_at_fault_is_told_and_its_verdict_held() -> None:
     rule = Rule("gpu-5", BAD_DEVICE)
     async with agent_node(rule, mode="enforce") as world:
         world.add_pod("p", Want("gpu", DRIVER, ("gpu-4", "gpu-5")))
-        await until(lambda: kubelet_calls(world) >= 3, "kubelet to ask again", limit=20)
+        await until(lambda: kubelet_calls(world) >= 3, "kubelet to ask again", limit=40)
         assert len(world.calls(DRIVER)) == 1
         pod = present(world)
         assert pod["status"]["phase"] == "Pending"
@@ -138,7 +145,7 @@ async def test_a_condition_turns_true_when_the_prepare_works_at_last() -> None:
     async with agent_node(Rule("p-gpu", BAD_CONFIG, times=1)) as world:
         world.add_pod("p", GPU)
         await until(lambda: world.condition("p").get("status") == "False", "False")
-        await world.wait_phase("p", "Running", limit=15)
+        await world.wait_phase("p", "Running", limit=30)
         await until(lambda: world.condition("p").get("status") == "True", "True")
 
 

@@ -58,12 +58,19 @@ class Sent:
 
 
 class Ledger:
-    """`slack`: seconds that a message may be under way between the two observers."""
+    """`slack`: seconds that a message may be under way between the two observers, up to now."""
 
-    def __init__(self, now: Callable[[], float], *, slack: float = 0.0, watched: str = "") -> None:
-        """`watched`: the one rule to look at; without one, all."""
+    def __init__(
+        self,
+        now: Callable[[], float],
+        *,
+        slack: Callable[[], float] | None = None,
+        watched: str = "",
+    ) -> None:
+        """`watched`: the one rule to look at; without one, all. Without `slack` time is virtual."""
         self._now = now
-        self._slack = slack
+        self._exact = slack is None
+        self._slack = slack or (lambda: 0.0)
         self._watched = watched
         self.found: BrokenError | None = None  # the first; whoever raised it may have hidden it
         self._count = 0
@@ -98,7 +105,7 @@ class Ledger:
         if not ask.open:
             self.broken("answered once", f"{ask.op} {ask.uids} got a second answer")
         ask.ended, ask.answer = now, answer
-        if now > ask.deadline + self._slack + _EPSILON:
+        if now > ask.deadline + self._slack() + _EPSILON:
             self.broken("in time", f"{ask.op} {ask.uids}: {now - ask.deadline:.3f} s late")
         if ask.op == PREPARE:
             self._check_prepared(ask, answer)
@@ -131,7 +138,7 @@ class Ledger:
     # Rules
 
     def _open(self, ask: Ask) -> bool:
-        return ask.ended is None or (bool(ask.cut) and ask.ended + self._slack > self._now())
+        return ask.ended is None or (bool(ask.cut) and ask.ended + self._slack() > self._now())
 
     def _check_asked(self, op: str, uid: str) -> None:
         if not any(a.op == op and uid in a.uids and self._open(a) for a in self.asks):
@@ -145,7 +152,7 @@ class Ledger:
     def _check_order(self, uid: str) -> None:
         """No prepare begins after an unprepare, nor beside one, but for a newer call."""
         undone: Ask | Sent | None = None
-        events: list[Ask | Sent] = list(self.sent if self._slack else self.asks)
+        events: list[Ask | Sent] = list(self.asks if self._exact else self.sent)
         for event in events:
             if event.op == UNPREPARE and uid in event.uids:
                 undone = event
@@ -194,16 +201,16 @@ class Ledger:
 
     def _after(self, sent: Sent, ask: Ask) -> bool:
         """The driver's call ended later than kubelet's began."""
-        if not self._slack:
+        if self._exact:
             return sent.last > ask.number
-        return sent.ended is not None and sent.ended + self._slack >= ask.arrived
+        return sent.ended is not None and sent.ended + self._slack() >= ask.arrived
 
     def check_open(self) -> None:
         """Nobody waits beyond its deadline; raises what was found before, too."""
         if self.found is not None:
             raise self.found
         for ask in self.asks:
-            if ask.open and self._now() > ask.deadline + self._slack + _EPSILON:
+            if ask.open and self._now() > ask.deadline + self._slack() + _EPSILON:
                 self.broken("in time", f"{ask.op} {ask.uids} is not answered")
 
     def waiting(self) -> list[Ask]:

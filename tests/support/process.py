@@ -37,6 +37,9 @@ BESIDE_AGENT = replace(
 """For tests with the agent, whose own periods are the real ones: what is retried within kubelet's
 call and what only after kubelet's wait are seconds apart."""
 
+REAL_WAIT = replace(BESIDE_AGENT, resync=(300.0, 400.0), deadline=60.0)
+"""Kubelet makes no second call by itself, and no call of it ends, within a test."""
+
 DRIVER = "gpu.example.com"
 GPU = Want("gpu", DRIVER, ("gpu-0",))
 
@@ -71,9 +74,11 @@ async def node(periods: Periods = FAST) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def agent_node(*rules: Rule, **config: object) -> AsyncIterator[World]:
+async def agent_node(
+    *rules: Rule, periods: Periods = BESIDE_AGENT, **config: object
+) -> AsyncIterator[World]:
     """A node with one driver process behind a running agent with these config keys."""
-    async with node(BESIDE_AGENT) as world:
+    async with node(periods) as world:
         world.script(DRIVER, *rules)
         await world.start_driver(DRIVER)
         await world.start_agent(config)

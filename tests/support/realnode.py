@@ -6,23 +6,20 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import cast
 
 from agent.aio import Tasks
 from agent.core.classify import RuleSet
 from agent.core.held import HeldVerdicts
-from agent.core.model import ClaimRef, Status, Transport
+from agent.core.model import ClaimRef
 from agent.errors import TransportError
 from agent.node.link import Link
 from agent.node.registry import Registry
 from agent.observe.metrics import Metrics
 from agent.observe.tracing import NullTracing
-from agent.pb import dra_v1_pb2 as pb
 from agent.proxy.context import Context, LogOnly
 from agent.proxy.flights import Flights
 from agent.proxy.proxy import Proxy
-from agent.rpc.call import UNAVAILABLE, Answer, Request
 from agent.settings.model import (
     AgentConfig,
     Drivers,
@@ -32,9 +29,10 @@ from agent.settings.model import (
     Registration,
     Retry,
 )
-from tests.support.ledger import PREPARE, Ask, Ledger, Sent
+from tests.support.ledger import Ask, Ledger
 from tests.support.modelnode import DRIVER, METHODS, ByWord, body_of
-from tests.support.node_standins import Driver, Kubelet
+from tests.support.node_standins import Kubelet
+from tests.support.realparts import Noted, ToldDriver, patient_unary
 from tests.support.waiting import until
 
 SLACK = 0.5  # seconds that either side may learn of something later than the other
@@ -55,52 +53,6 @@ QUICK = AgentConfig(
 )
 
 
-@dataclass
-class ToldDriver(Driver):
-    """A driver that answers when it is told to."""
-
-    ledger: Ledger | None = None
-    pending: list[tuple[Sent, asyncio.Future[Answer]]] = field(default_factory=list)
-    given: int = 0
-
-    async def _call(self, request: Request) -> Answer:
-        assert self.ledger is not None
-        op = next((op for op, method in METHODS.items() if method == request.method), "")
-        sent = self.ledger.reached(op, request.body)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        mine = (sent, future)
-        self.pending.append(mine)
-        try:
-            return await future
-        finally:
-            self.pending.remove(mine)
-            self.ledger.left(sent)
-
-    def answer(self, at: int, error: str = "") -> None:
-        """Answer one call: prepared, or an error for its first claim."""
-        sent, future = self.pending[at % len(self.pending)]
-        if future.done():
-            return
-        if sent.op != PREPARE:
-            future.set_result(Answer(b""))
-            return
-        message = pb.NodePrepareResourcesResponse()
-        for uid in sent.uids:
-            if error and uid == sent.uids[0]:
-                message.claims[uid].error = error
-                continue
-            self.given += 1
-            sent.granted[uid] = f"dev-{self.given}"
-            message.claims[uid].devices.add(pool_name="node", device_name=sent.granted[uid])
-        future.set_result(Answer(message.SerializeToString()))
-
-    def refuse(self, at: int, text: str) -> None:
-        """Answer one call with a status."""
-        _, future = self.pending[at % len(self.pending)]
-        if not future.done():
-            future.set_result(Answer(None, Status(UNAVAILABLE, text)))
-
-
 class RealNode:
     """One driver, one agent, one kubelet; `start` and `stop` are coroutines."""
 
@@ -110,20 +62,24 @@ class RealNode:
         self.root = self._folder.name
         for name in ("plugins_registry", "plugins", f"plugins/{DRIVER}"):
             os.makedirs(os.path.join(self.root, name))
-        self.ledger = Ledger(loop.time, slack=SLACK, watched=watched)
+        self.ledger = Ledger(loop.time, slack=self.slack, watched=watched)
         self.kubelet = Kubelet(self.root, tick=0.02)
         self.driver = self._new_driver()
         self.calls = Tasks(lambda _, error: self.crashes.append(error))
         self.crashes: list[BaseException] = []
+        self.arrived: set[bytes] = set()  # bodies of kubelet's calls that the agent has read
         self.running: dict[Ask, asyncio.Task[None]] = {}
         self.agent: Tasks | None = None
-        self.stood_still = 0.0  # seconds; the longest time for which nothing ran here
+        self._stood_still = 0.0  # seconds in which nothing ran here, up to the last beat
+        self._beat_due = loop.time()
+        self._loop = loop
         self._made = 0
 
     def _new_driver(self) -> ToldDriver:
         return ToldDriver(self.root, DRIVER, ledger=self.ledger)
 
     async def start(self) -> None:
+        self._beat_due = self._loop.time()
         self.calls.start("beat", self._beat())
         self.kubelet.start()
         await self.driver.start()
@@ -131,12 +87,20 @@ class RealNode:
         await until(lambda: self.kubelet.through_agent(DRIVER))
 
     async def _beat(self) -> None:
-        """Notes what a busy machine, or hypothesis between two steps, takes from both sides."""
-        loop = asyncio.get_running_loop()
         while True:
-            before = loop.time()
+            self._beat_due = self._loop.time() + BEAT
             await asyncio.sleep(BEAT)
-            self.stood_still = max(self.stood_still, loop.time() - before - BEAT)
+            self._stood_still += self._overdue
+
+    @property
+    def _overdue(self) -> float:
+        return max(0.0, self._loop.time() - self._beat_due)
+
+    def slack(self) -> float:
+        """What either side may be late: SLACK, and what a busy machine, or hypothesis between two
+        steps, took from both. A machine that stood still proves nothing.
+        """
+        return SLACK + self._stood_still + self._overdue
 
     async def start_agent(self) -> None:
         """A new agent that knows nothing of an earlier one."""
@@ -158,7 +122,7 @@ class RealNode:
         self.registry = Registry(
             settings=QUICK,
             identity=NodeIdentity(node_name="node-a", kubelet_root=self.root),
-            handlers=self.proxy,
+            handlers=Noted(self.proxy, self.arrived),
             on_trigger=lambda driver, reason: self.proxy.trigger(driver),
         )
         self.agent.start("agent", self.registry.run())
@@ -197,11 +161,11 @@ class RealNode:
 
         async def run() -> None:
             try:
-                answer = await channel.unary(METHODS[op], body, timeout=seconds + SLACK)
+                answer = await patient_unary(channel, METHODS[op], body, seconds)
             except TransportError as error:
-                await asyncio.sleep(2 * BEAT)
-                if error.kind is Transport.DEADLINE and self.stood_still > SLACK / 2:
-                    self.ledger.cut(ask, "time stood still, which proves nothing")
+                if body not in self.arrived:
+                    # Written while the agent let go of the connection: nobody can tell kubelet.
+                    self.ledger.cut(ask, "the agent never read it")
                 if not ask.cut:
                     text = f"{op} {ask.uids} through {plugin.path}: {error}"
                     self.ledger.broken("renewal", text)
@@ -217,9 +181,9 @@ class RealNode:
 
     async def finish(self) -> None:
         """The driver answers all; every call of kubelet must end."""
-        end = asyncio.get_running_loop().time() + 8.0
+        end = self._loop.time() + 8.0
         while self.ledger.waiting() and not self.crashes:
-            if asyncio.get_running_loop().time() > end:
+            if self._loop.time() > end + self.slack():
                 break
             for at in range(len(self.driver.pending)):
                 self.driver.answer(at)

@@ -343,7 +343,7 @@ ACTIONS: dict[str, Callable[[World], object]] = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(ACTIONS)), st.sampled_from([0.0, 0.5, 3.0, 20.0, 200.0])),

@@ -50,21 +50,20 @@ def same(one: Verdict, other: Verdict) -> bool:
     return (one.kind, one.culprit, one.rule) == (other.kind, other.culprit, other.rule)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(ENTRY, NAME, NAME, NAME, UID)
 def test_other_names(entry: corpus.Entry, claim: str, ns: str, node: str, uid: str) -> None:
     text = metamorphic.renamed(entry.failure.text, claim=claim, namespace=ns, node=node, uid=uid)
     assert same(RULES.classify(replace(entry.failure, text=text)), plain(entry)), text
 
 
-@settings(deadline=None)
 @given(ENTRY, st.sampled_from(["/data/kubelet", "/k", "/mnt/ssd-1/var/lib/kubelet"]))
 def test_other_paths(entry: corpus.Entry, root: str) -> None:
     text = metamorphic.moved(entry.failure.text, root)
     assert same(RULES.classify(replace(entry.failure, text=text)), plain(entry)), text
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.sampled_from(SINGLE), st.sampled_from(PREFIXES), NAME, NAME, UID)
 def test_other_wrapping(entry: corpus.Entry, prefix: str, claim: str, ns: str, uid: str) -> None:
     """A verdict stays; only what was known as a whole text alone may lose its rule."""
@@ -126,7 +125,7 @@ def test_another_driver_name(entry: corpus.Entry, driver: str) -> None:
     assert same(other, RULES.classify(replace(entry.failure, driver="")))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.sampled_from(SINGLE), st.sampled_from(SINGLE), st.sampled_from(["\n", "; ", "list"]))
 def test_joined_lists(one: corpus.Entry, two: corpus.Entry, how: str) -> None:
     """A permanent failure is found in any company, and company never makes one."""

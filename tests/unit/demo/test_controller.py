@@ -26,7 +26,7 @@ async def store() -> AsyncIterator[Store]:
 
 async def test_a_failed_pods_generated_claim_is_deleted(store: Store) -> None:
     store.patch_status(KEY, {"status": {"phase": "Failed"}})
-    await until(lambda: not store.list("resourceclaims"), "the claim to go", limit=2)
+    await until(lambda: not store.list("resourceclaims"), "the claim to go")
 
 
 async def test_a_claim_that_another_pod_uses_keeps_its_allocation(store: Store) -> None:
@@ -37,16 +37,14 @@ async def test_a_claim_that_another_pod_uses_keeps_its_allocation(store: Store) 
 
     store.update(CLAIM, shared)
     store.remove(KEY)
-    await until(
-        lambda: store.get(*CLAIM)["status"]["reservedFor"] == [{"uid": "other"}], "it", limit=2
-    )
+    await until(lambda: store.get(*CLAIM)["status"]["reservedFor"] == [{"uid": "other"}], "it")
     assert "allocation" in store.get(*CLAIM)["status"]
 
 
 async def test_a_standalone_claim_is_deallocated_and_stays(store: Store) -> None:
     store.update(CLAIM, lambda claim: claim["metadata"].pop("ownerReferences"))
     store.patch_status(KEY, {"status": {"phase": "Succeeded"}})
-    await until(lambda: store.get(*CLAIM)["status"] == {}, "it", limit=2)
+    await until(lambda: store.get(*CLAIM)["status"] == {}, "it")
 
 
 def test_a_generated_claim_that_is_not_made_yet_has_no_name() -> None:

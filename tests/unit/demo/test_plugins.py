@@ -79,7 +79,7 @@ class Bench:
     async def add(self, name: str, versions: tuple[str, ...] = ("v1.DRAPlugin",)) -> Instance:
         instance = self.make(name, versions)
         await instance.start(self.root / "r" / f"{name}-reg.sock")
-        await until(lambda: (True, "") in instance.notified, f"{name} registered", limit=3)
+        await until(lambda: (True, "") in instance.notified, f"{name} registered")
         return instance
 
     def picked(self) -> str:
@@ -106,22 +106,22 @@ async def bench() -> AsyncIterator[Bench]:
 async def test_the_newest_connected_instance_is_called(bench: Bench) -> None:
     await bench.add("old")
     new = await bench.add("new")
-    await until(lambda: bench.picked() == "new", "the newest", limit=3)
+    await until(lambda: bench.picked() == "new", "the newest")
     assert new.endpoint is not None
     new.endpoint.stop_listening()
     new.endpoint.abort_connections()
-    await until(lambda: bench.picked() == "old", "the older one, still connected", limit=3)
+    await until(lambda: bench.picked() == "old", "the older one, still connected")
     assert new.registration is not None
     new.registration.unlink()
-    await until(lambda: len(bench.plugins.of("d")) == 1, "the newest gone", limit=3)
+    await until(lambda: len(bench.plugins.of("d")) == 1, "the newest gone")
 
 
 async def test_a_lost_connection_is_made_again_and_never_deregisters(bench: Bench) -> None:
     one = await bench.add("one")
-    await until(lambda: bench.plugins.of("d")[0].connected, "connected", limit=3)
+    await until(lambda: bench.plugins.of("d")[0].connected, "connected")
     assert one.endpoint is not None
     one.endpoint.abort_connections()
-    await until(lambda: one.endpoint is not None and one.endpoint.connections == 1, "it", limit=3)
+    await until(lambda: one.endpoint is not None and one.endpoint.connections == 1, "it")
     assert len(one.notified) == 1
 
 
@@ -143,7 +143,7 @@ async def test_refusals_are_told_to_the_plugin(
 ) -> None:
     bad = bench.make("bad", versions, kind=kind)
     await bad.start(bench.root / "r" / "bad.sock")
-    await until(lambda: bad.notified, "a word", limit=3)
+    await until(lambda: bad.notified, "a word")
     registered, error = bad.notified[0]
     assert not registered
     assert text in error
@@ -154,14 +154,14 @@ async def test_the_same_endpoint_twice_is_refused(bench: Bench) -> None:
     one = await bench.add("one")
     two = bench.make("two", endpoint=one.info.endpoint)
     await two.start(bench.root / "r" / "two.sock", endpoint=False)
-    await until(lambda: two.notified, "a word", limit=3)
+    await until(lambda: two.notified, "a word")
     assert "already registered for DRA driver plugin d" in two.notified[0][1]
 
 
 async def test_an_endpoint_that_is_missing_registers_all_the_same(bench: Bench) -> None:
     one = bench.make("one")
     await one.start(bench.root / "r" / "one.sock", endpoint=False)
-    await until(lambda: one.notified, "a word", limit=3)
+    await until(lambda: one.notified, "a word")
     assert one.notified[0] == (True, "")
     assert not bench.plugins.of("d")[0].connected
 
@@ -172,9 +172,9 @@ async def test_a_plugin_that_does_not_take_its_notice_is_removed_and_tried_again
     one = bench.make("one")
     one.refuse_notify = 1
     await one.start(bench.root / "r" / "one.sock")
-    await until(lambda: bench.said, "the first try to fail", limit=3)
+    await until(lambda: bench.said, "the first try to fail")
     assert bench.plugins.of("d") == []
-    await until(lambda: bench.picked() == "one", "the second try", limit=3)
+    await until(lambda: bench.picked() == "one", "the second try")
     assert one.notified == [(True, ""), (True, "")]
 
 
@@ -184,7 +184,7 @@ async def test_an_answer_that_is_no_info_is_a_failed_registration(bench: Bench) 
 
     server = Server(unary=lambda _: rubbish, stream=no_stream)
     await server.start(str(bench.root / "r" / "bad.sock"))
-    await until(lambda: bench.said, "a word", limit=3)
+    await until(lambda: bench.said, "a word")
     assert "not a PluginInfo" in bench.said[0]
     await server.close()
 
@@ -196,8 +196,8 @@ async def test_a_socket_made_anew_is_registered_anew(bench: Bench) -> None:
     await one.registration.close()
     again = Server(unary=one._method, stream=no_stream)
     await again.start(str(bench.root / "r" / "one-reg.sock"))
-    await until(lambda: len(one.notified) == 2, "a second word", limit=3)
-    await until(lambda: bench.plugins.of("d")[0] is not first, "a new plugin", limit=3)
+    await until(lambda: len(one.notified) == 2, "a second word")
+    await until(lambda: bench.plugins.of("d")[0] is not first, "a new plugin")
     await again.close()
 
 
@@ -206,15 +206,15 @@ async def test_a_dead_socket_is_tried_again_with_growing_pauses(bench: Bench) ->
     await server.start(str(bench.root / "r" / "dead.sock"))
     server.stop_listening()
     server.abort_connections()
-    await until(lambda: len(bench.said) >= 3, "three tries", limit=5)
+    await until(lambda: len(bench.said) >= 3, "three tries")
     assert all("dial failed at socket" in text for text in bench.said)
     await server.close()
 
 
 async def test_slices_are_wiped_only_after_a_while_without_a_connection(bench: Bench) -> None:
     one = await bench.add("one")
-    await until(lambda: bench.plugins.of("d")[0].connected, "connected", limit=3)
+    await until(lambda: bench.plugins.of("d")[0].connected, "connected")
     assert one.endpoint is not None
     one.endpoint.stop_listening()
     one.endpoint.abort_connections()
-    await until(lambda: bench.plugins.wiped == ["d"], "the wipe", limit=3)
+    await until(lambda: bench.plugins.wiped == ["d"], "the wipe")

@@ -41,13 +41,13 @@ async def test_the_first_walk_finds_sockets_in_hidden_directories_too(
 async def test_sockets_appear_and_disappear(registry: tuple[Path, SocketWatcher]) -> None:
     root, watcher = registry
     bind(root / "a.sock")
-    await until(lambda: str(root / "a.sock") in watcher.wanted, "a", limit=2)
+    await until(lambda: str(root / "a.sock") in watcher.wanted, "a")
     (root / "a.sock").unlink()
-    await until(lambda: str(root / "a.sock") not in watcher.wanted, "a to go", limit=2)
+    await until(lambda: str(root / "a.sock") not in watcher.wanted, "a to go")
     bind(root / ".ignored")
     (root / "sub").mkdir()
     bind(root / "sub" / "deep.sock")
-    await until(lambda: str(root / "sub/deep.sock") in watcher.wanted, "deep", limit=2)
+    await until(lambda: str(root / "sub/deep.sock") in watcher.wanted, "deep")
     assert str(root / ".ignored") not in watcher.wanted
 
 
@@ -59,8 +59,8 @@ async def test_made_anew_is_a_new_stamp_and_moved_away_is_unnoticed(
     first = watcher.wanted[str(path)]
     path.unlink()
     bind(path)
-    await until(lambda: watcher.wanted.get(str(path), first) != first, "a new stamp", limit=2)
+    await until(lambda: watcher.wanted.get(str(path), first) != first, "a new stamp")
     bind(root / "mark.sock")
     path.rename(root / "moved.sock")
-    await until(lambda: str(root / "moved.sock") in watcher.wanted, "the new name", limit=2)
+    await until(lambda: str(root / "moved.sock") in watcher.wanted, "the new name")
     assert str(path) in watcher.wanted
