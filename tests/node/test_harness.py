@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -35,10 +34,8 @@ def test_the_kubelet_can_be_killed_and_started_while_pods_run(
     wait_for(lambda: node.api.phase(namespace, "fine") == "Running", 30, "pod running")
     assert "dra_grpc_operations_duration_seconds" in node.kubelet_metrics()
     before = len(gpu.registrations())
-    began = time.monotonic()
     node.restart_kubelet(kill=True, **SLOW)
-    assert time.monotonic() - began < 20
-    wait_for(lambda: len(gpu.registrations()) > before, 15, "registration with the new kubelet")
+    wait_for(lambda: len(gpu.registrations()) > before, 30, "registration with the new kubelet")
     assert len(gpu.prepares()) == 1
 
 
@@ -90,7 +87,7 @@ def test_two_instances_of_a_driver_take_over_from_each_other(
     assert (len(old.prepares()), len(new.prepares())) == (0, 1)
     new.stop()
     node.api.delete(f"/api/v1/namespaces/{namespace}/pods/fine")
-    wait_for(old.unprepares, 15, "unprepare by the instance that is left")
+    wait_for(old.unprepares, 60, "unprepare by the instance that is left")
 
 
 def test_the_agent_is_started_as_the_daemonset_starts_it(

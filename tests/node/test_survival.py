@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 
@@ -40,7 +39,7 @@ def start_seconds(node: Node, namespace: str, name: str) -> float:
 def end_seconds(node: Node, namespace: str, name: str, gpu: Driver) -> float:
     claim = steps.claim_of(node, namespace, name)
     began = steps.delete_pod(node, namespace, name)
-    wait_for(lambda: gpu.unprepares(claim), 20, f"unprepare of {name}")
+    wait_for(lambda: gpu.unprepares(claim), 60, f"unprepare of {name}")
     return time.monotonic() - began
 
 
@@ -60,14 +59,18 @@ def test_a_killed_agent_leaves_the_node_as_if_it_had_never_been_there(
     through = start_seconds(node, namespace, "through")
     assert steps.agent_calls(dra) == 1
 
+    calls, undone = steps.kubelet_calls(node), steps.kubelet_calls(node, method=UNPREPARE)
     dra.kill()
     start = start_seconds(node, namespace, "next")
     end = end_seconds(node, namespace, "through", gpu)
     assert [call.error for call in gpu.prepares(steps.claim_of(node, namespace, "next"))] == [""]
-    assert not node.api.events(namespace, "next", "FailedPrepareDynamicResources")
-    # The kubelet's second try of anything would come 5 s later.
-    assert start < usual_start + 3
-    assert end < usual_end + 3
+    # No second try of anything, which would also be late.
+    assert steps.kubelet_calls(node) - calls == {"OK": 1}
+    wait_for(
+        lambda: steps.kubelet_calls(node, method=UNPREPARE) - undone == {"OK": 1},
+        20,
+        "the kubelet's count of its unprepare",
+    )
 
     began = time.time()
     dra.start()
@@ -117,7 +120,7 @@ def test_calls_come_through_again_after_a_restart_of_driver_and_kubelet(
     steps.wait_running(node, namespace, "second")
     end_seconds(node, namespace, "own", gpu)
     assert steps.agent_calls(dra) == before + 1
-    wait_for(lambda: steps.agent_calls(dra, UNPREPARE) == undone + 1, 5, "unprepare")
+    wait_for(lambda: steps.agent_calls(dra, UNPREPARE) == undone + 1, 20, "unprepare")
     assert dra.http("/livez")[0] == 200
     figures(
         f"calls through the agent again: {driver_back:.1f} s after the driver's new socket, "
@@ -132,7 +135,7 @@ def test_a_driver_that_dies_in_a_prepare_and_returns_costs_no_second_call(
     agent: Callable[..., Agent],
     figures: Callable[[str], None],
 ) -> None:
-    gpu, dra = driver(GPU), agent()
+    gpu, dra = driver(GPU), agent(drivers={"driverAbsenceHold": "35s"})
     steps.wait_served(dra)
     devices = slice_uids(node)
     calls = steps.kubelet_calls(node)
@@ -142,10 +145,10 @@ def test_a_driver_that_dies_in_a_prepare_and_returns_costs_no_second_call(
     gpu.kill()
     killed = time.monotonic()
     gpu.heal()
-    stays(lambda: node.api.phase(namespace, "held") == "Pending", 4)
+    stays(lambda: node.api.phase(namespace, "held") == "Pending", 2)
     returned = time.monotonic()
     gpu.start()
-    steps.wait_running(node, namespace, "held", 20)
+    steps.wait_running(node, namespace, "held", 40)
     (call,) = gpu.prepares()
     assert steps.kubelet_calls(node) - calls == {"OK": 1}
     assert steps.agent_calls(dra) == 1
@@ -171,14 +174,17 @@ def test_a_driver_that_stays_away_loses_its_devices_as_without_an_agent(
     killed = time.monotonic()
     for each in (gpu, alone):
         each.kill()
-    away = {}
-    for name in (DIRECT, GPU):
-        wiped = functools.partial(lambda name: not node.api.slices(name), name)
-        wait_for(wiped, 60, f"wipe of {name}")
-        away[name] = time.monotonic() - killed
+    away: dict[str, float] = {}
+
+    def wiped() -> bool:
+        for name in (DIRECT, GPU):
+            if name not in away and not node.api.slices(name):
+                away[name] = time.monotonic() - killed
+        return len(away) == 2
+
+    wait_for(wiped, 120, "wipe of both")
     # Kubelet's 30 s begin when the agent lets go of its connections, 10 s after the driver's end.
-    assert 28 < away[DIRECT] < 45
-    assert away[DIRECT] < away[GPU] < away[DIRECT] + 14
+    assert 28 < away[DIRECT] < away[GPU] < away[DIRECT] + 25
     assert not steps.served(dra)
 
     gpu.start()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import re
 import shutil
-import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ MANIFESTS = tuple(
 )
 NAMESPACE = ACCOUNT = "dra-agent"
 HOST_POD = "dra-agent-host"
+# The network namespace is the tests' own. Below the ports that the kernel hands out (32768), so
+# that no connection has one of these when an agent starts, or starts again.
+_PORTS = itertools.count(20_000)
 
 
 class Agent:
@@ -40,7 +43,7 @@ class Agent:
         self.node = node
         self.folder = node.folder / name
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        self.port = _free_port()
+        self.port = next(_PORTS)
         self._token = self.folder / "token"
         user = {"tokenFile": str(self._token)}
         self.kubeconfig = kubeconfig(
@@ -209,10 +212,3 @@ def install(node: Node) -> None:
     wait_for(lambda: node.api.find(account), 10, "service account of the agent")
     if node.api.find(f"/api/v1/namespaces/{NAMESPACE}/pods/{HOST_POD}") is None:
         node.api.create(pod(NAMESPACE, HOST_POD, serviceAccountName=ACCOUNT, nodeName=node.name))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import struct
 import threading
 from types import TracebackType
 from urllib.parse import urlsplit
+
+# Fixed, as those of harness/agent.py are and for the same reason: while it does not listen, nobody
+# else gets its port, not even a client that looks for it.
+_PORTS = itertools.count(21_000)
 
 
 class Forwarder:
@@ -23,7 +28,7 @@ class Forwarder:
         self._flowing.set()
         self._listener: socket.socket | None = None
         self.accepted = 0
-        self._port = 0
+        self._port = next(_PORTS)
         self.start()
 
     @property
