@@ -72,9 +72,9 @@ def test_cleaning_twice_changes_nothing(raw: str) -> None:
 def test_a_megabyte_is_quick_whatever_it_holds(unit: str) -> None:
     """Far above the milliseconds it takes, far below what anything quadratic would take."""
     raw = "x" + (unit * (1 << 20))[: 1 << 20] + "x"
-    start = time.perf_counter()
+    start = time.thread_time()
     text.clean(raw)
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
 
 
 def test_a_cut_is_marked_and_on_a_border() -> None:
