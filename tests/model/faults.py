@@ -11,7 +11,7 @@ import pytest
 
 from agent.aio import Tasks
 from agent.core import answer as answers
-from agent.core import retire, wire
+from agent.core import wire
 from agent.core.model import ClaimRef
 from agent.core.plan import Forward, Plan, Step
 from agent.node.link import Link
@@ -232,18 +232,3 @@ FAULTS: dict[Plant, str] = {
     leak: "nothing left",
 }
 """Fault -> the rule that must be the one to see it."""
-
-
-def retired_in_use(patch: pytest.MonkeyPatch) -> None:
-    """An older generation goes with the calls that are in flight on it."""
-    patch.setattr(retire, "_view", lambda views, generation: retire.View(0, True))
-
-
-SOCKET_FAULTS: dict[Plant, str] = {
-    retired_in_use: "renewal",
-    no_joining: "one prepare",
-    deaf_to_unprepare: "order",
-    forgotten: "exact",
-    unprepare_not_sent: "forwarded",
-}
-"""Those that are planted under real sockets too."""

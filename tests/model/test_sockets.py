@@ -12,7 +12,8 @@ from hypothesis import Phase, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.model.faults import SOCKET_FAULTS, Plant, retired_in_use
+from tests.model.faults import Plant
+from tests.model.socketfaults import SOCKET_FAULTS, retired_in_use
 from tests.model.sockets import Sockets
 from tests.model.test_calls import BASE
 from tests.support.ledger import PREPARE, BrokenError
