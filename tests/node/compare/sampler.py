@@ -32,7 +32,8 @@ class Sampler:
         self.pods: dict[str, dict[str, Any]] = {}
         self.pod_changes: dict[str, list[list[Any]]] = defaultdict(list)
         self.slice_changes: dict[str, list[list[Any]]] = defaultdict(list)
-        self.problems: list[str] = []
+        self.problems: list[str] = []  # that pass
+        self.broken: list[str] = []  # that are mistakes of the tests
         self._lives: list[Counter[Key]] = [Counter()]
         self._newest: dict[str, str] = {}
         self._read_up_to = node.kubelet.log.stat().st_size
@@ -95,8 +96,10 @@ class Sampler:
         while not self._end.wait(PERIOD):
             try:
                 self._look()
-            except (OSError, ApiError) as error:
+            except (OSError, ApiError) as error:  # it looks again
                 self.problems.append(repr(error))
+            except Exception as error:  # noqa: BLE001  without it all sides would starve silently
+                self.broken.append(repr(error))
 
     def _look(self) -> None:
         now = time.time()

@@ -100,8 +100,8 @@ def unknown_then_works(side: Side) -> Iterator[None]:
 def deleted_while_failing(side: Side) -> Iterator[None]:
     driver = side.make()
     driver.fail(TRANSIENT)
-    # The kubelet ends pods at its own pace, of up to 7 s where a cgroup is slow to go; what the
-    # agent adds, it adds to each.
+    # The kubelet ends pods at its own pace, of up to 7 s where a cgroup is slow to go. What the
+    # agent can add is before the unprepare, and it adds it to each.
     roles = ("a", "b", "c")
     for role in roles:
         side.pod(role, driver)
@@ -113,6 +113,7 @@ def deleted_while_failing(side: Side) -> Iterator[None]:
         side.delete(role)
     for role in roles:
         side.gone(role, 60)
+    side.seconds["unprepare"] = min(call.began for call in driver.unprepares()) - began
     side.seconds["delete"] = min(side.gone_at(role) for role in roles) - began
     side.keep_checkpoint("ended", 0)
     yield

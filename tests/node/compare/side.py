@@ -21,6 +21,7 @@ from .sampler import Sampler
 T = TypeVar("T")
 DIRECT, THROUGH = "direct", "through"
 EVERY = 0.2
+SHOWN = 5  # of what went wrong while looking
 # The API server has not seen yet whose claim it is: a race of the kubelet's, with or without us.
 NOISE = "no relationship found between node"
 # Whether it has seen new devices when a pod comes is chance; the agent is not in its way.
@@ -195,6 +196,8 @@ class Side:
             "scenario": self.scenario,
             "side": self.which,
             "failure": self.failure,
+            "problems": sampler.problems[-SHOWN:],
+            "broken": sampler.broken[-SHOWN:],
             "driver_log": {driver.name: driver.entries() for driver in self.drivers},
             "kubelet_log": {
                 name: [
