@@ -18,6 +18,7 @@ ALLOWED = Path(__file__).with_name("allowed.yaml")
 # What the agent writes before a driver's text, and for which a kubelet's own word stands directly.
 PREFIX = re.compile(r"dra-agent: [^:]+: (?:(?:transient|permanent|ambiguous) \([^)]*\): )?")
 CODE = re.compile(r"code = (\w+)")
+SAID = 2  # different texts that a pod's failures may have
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Difference:
     direct: Any
     through: Any
     allowed: Allowed | None = None
+    scenario: str = ""
 
     @property
     def reason(self) -> str:
@@ -81,7 +83,7 @@ def differences(
         if entry is None:
             red.append(difference)
         else:
-            fine.append(replace(difference, allowed=entry))
+            fine.append(replace(difference, allowed=entry, scenario=scenario))
     return red, fine
 
 
@@ -93,6 +95,22 @@ def unused(cases: Iterable[tuple[str, str]], fine: Iterable[Difference]) -> list
         entry
         for entry in allowed()
         if entry not in met and any(entry.applies(*case) for case in there)
+    ]
+
+
+def too_wide(cases: Iterable[tuple[str, str]], fine: Iterable[Difference]) -> list[str]:
+    """Patterns of scenarios that nothing needed, of entries that something did."""
+    needed: dict[Allowed, set[str]] = {}
+    for difference in fine:
+        if difference.allowed:
+            needed.setdefault(difference.allowed, set()).add(difference.scenario)
+    there = list(cases)
+    return [
+        f"{entry.path}, {entry.when}: {pattern}"
+        for entry, names in needed.items()
+        for pattern in entry.scenarios
+        if not fnmatch.filter(names, pattern)
+        and any(entry.applies(*case) and fnmatch.fnmatchcase(case[1], pattern) for case in there)
     ]
 
 
@@ -119,30 +137,48 @@ def _but(direct: Any, through: Any, left_out: str) -> bool:
     return kept[0] == kept[1]
 
 
-def _fewer(direct: Any, through: Any, _: str) -> bool:
-    """A part of what is there directly, or a smaller number."""
+def _fewer(direct: Any, through: Any, least: str) -> bool:
+    """A part of what is there directly, or a smaller number that is at least so much."""
     if isinstance(direct, list):
         left = iter(direct)
         return all(any(one == other for other in left) for one in _texts(through))
-    return _number(through) < _number(direct)
+    return float(least or 0) <= _number(through) < _number(direct)
 
 
 def _texts(values: Any) -> list[Any]:
     return [PREFIX.sub("", each) if isinstance(each, str) else each for each in values or []]
 
 
-def _more(direct: Any, through: Any, _: str) -> bool:
-    return _number(through) > _number(direct)
+def _more(direct: Any, through: Any, limit: str) -> bool:
+    return 0 < _number(through) - _number(direct) <= float(limit)
 
 
-def _some(direct: Any, through: Any, _: str) -> bool:
-    """Both are more than none."""
-    return _number(direct) > 0 and _number(through) > 0
+def _some(direct: Any, through: Any, limit: str) -> bool:
+    """Both are more than none, and not too far from each other."""
+    sides = _number(direct), _number(through)
+    return min(sides) > 0 and max(sides) - min(sides) <= float(limit)
 
 
-def _within(direct: Any, through: Any, limit: str) -> bool:
-    """Seconds, later by at most so many."""
-    return direct is not None and through is not None and through - direct <= float(limit)
+def _near(direct: Any, through: Any, limit: str) -> bool:
+    return abs(_number(through) - _number(direct)) <= float(limit)
+
+
+def _later(direct: Any, through: Any, limits: str) -> bool:
+    """Seconds: later by so many to so many."""
+    if direct is None or through is None:
+        return False
+    least, most = map(float, limits.split())
+    return bool(least <= through - direct <= most)
+
+
+def _saying(direct: Any, through: Any, words: str) -> bool:
+    """At most two texts, each of which is there directly or holds some words."""
+    fine = [text for text in through or [] if text in (direct or []) or words in text]
+    return len(through or []) <= SAID and fine == (through or [])
+
+
+def _kept(_: Any, through: Any, __: str) -> bool:
+    return through is True
 
 
 def _own(direct: Any, through: Any, _: str) -> bool:
@@ -202,10 +238,13 @@ _WORDS: dict[str, Callable[[Any, Any, str], bool]] = {
     "fewer": _fewer,
     "more": _more,
     "some": _some,
-    "within": _within,
+    "near": _near,
+    "later": _later,
     "own": _own,
     "atmost": _at_most,
     "worded": _worded,
+    "saying": _saying,
+    "kept": _kept,
     "partly": _partly,
     "doubled": _doubled,
 }

@@ -5,6 +5,7 @@ Paths (DRIVER is "main" or the suffix of its name, POD the pod's role):
     registration.DRIVER.services      the service that the kubelet chose, each once
     registration.DRIVER.number        registrations
     registration.DRIVER.failures      what the kubelet said of failed ones, each once
+    registration.DRIVER.timeouts      how many of them ran out of time
     registration.DRIVER.notified      what the driver was told, repeats left out
     events.POD.REASON                 messages, each once
     calls.DRIVER.METHOD.CODE          the kubelet's calls, by its own metric
@@ -95,6 +96,7 @@ def _registration(raw: Raw, name: str) -> Facts:
         "services": sorted(set(chosen)),
         "number": len(chosen),
         "failures": sorted({_equal(raw, error) for error in errors}),
+        "timeouts": sum("deadline exceeded" in error for error in errors),
         "notified": _runs(told),
     }
 
