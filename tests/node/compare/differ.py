@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from .facts import Facts
+from .facts import OWN, Facts
 
 ALLOWED = Path(__file__).with_name("allowed.yaml")
 # What the agent writes before a driver's text, and for which a kubelet's own word stands directly.
@@ -185,7 +185,7 @@ def _own(direct: Any, through: Any, _: str) -> bool:
     """Only names of the agent's own are more."""
     more = [each for each in through or [] if each not in (direct or [])]
     less = [each for each in direct or [] if each not in (through or [])]
-    return not less and all(str(each).startswith("dra-agent.io/") for each in more)
+    return not less and all(str(each).startswith(OWN) for each in more)
 
 
 def _at_most(_: Any, through: Any, limit: str) -> bool:

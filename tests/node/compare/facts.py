@@ -6,17 +6,27 @@ Paths (DRIVER is "main" or the suffix of its name, POD the pod's role):
     registration.DRIVER.number        registrations
     registration.DRIVER.failures      what the kubelet said of failed ones, each once
     registration.DRIVER.timeouts      how many of them ran out of time
+    registration.DRIVER.unregistered  how often the kubelet said that one has gone
     registration.DRIVER.notified      what the driver was told, repeats left out
-    events.POD.REASON                 messages, each once
+    events.POD.REASON                 types and messages, each once
     calls.DRIVER.METHOD.CODE          the kubelet's calls, by its own metric
+    skipped.DRIVER.METRIC             calls that it says it left out
     bypassed.DRIVER                   calls that the kubelet made at the driver's own endpoint
     checkpoint.MARK                   claims in dra_manager_state at a moment
+    in_use.MARK                       claims of each driver by the kubelet's metric at that moment
     slices.DRIVER.wipes, .kept        how often all went; whether the first are still there
     pods.POD.phases, .reasons, .restarts, .conditions, .annotations, .health
-    driver.DRIVER.calls.CLAIM         what it was asked and answered in order, repeats left out
+    pods.POD.waiting                  why containers waited, but for what all wait for
+    pods.POD.last                     the kubelet's conditions of one that ran, before its end
+    driver.DRIVER.calls.CLAIM         what it was asked and answered in order by which instance,
+                                      repeats left out
     driver.DRIVER.attempts.OP         how often
+    driver.DRIVER.restarted.OP        of these, how often after the kubelet's restart
     driver.DRIVER.services, .deadline
     seconds.NAME                      measured by the scenario
+
+The kubelet's dra_operations_duration_seconds is left out: it names no driver, and both sides share
+a kubelet.
 """
 
 from __future__ import annotations
@@ -39,6 +49,8 @@ _ADDRESS = re.compile(r"\b\d+\.\d+\.\d+\.\d+(?::\d+)?\b")
 _FAILURE = re.compile(r"RegisterPlugin error[^\"]*")
 _SERVICE = re.compile(r'chosenService="([^"]*)"')
 _ENDPOINT = re.compile(r'"Done calling Node\w+ rpc".* endpoint="([^"]*)"')
+USUAL = {"", "ContainerCreating", "PodInitializing"}
+OWN = "dra-agent.io/"
 METHODS = ("NodePrepareResources", "NodeUnprepareResources")
 
 
@@ -53,6 +65,8 @@ def facts(raw: Raw) -> Facts:
         calls = raw["kubelet_calls"].get(name, {})
         for method, codes in calls.items():
             found |= {f"calls.{driver}.{method}.{code}": n for code, n in codes.items()}
+        skips = raw["skipped"].get(name, {})
+        found |= {f"skipped.{driver}.{metric}": number for metric, number in skips.items()}
         found[f"bypassed.{driver}"] = _bypassed(raw, name)
     for name, changes in raw["pods"].items():
         role = name.removeprefix(f"{raw['scenario']}-{raw['side']}-")
@@ -60,11 +74,13 @@ def facts(raw: Raw) -> Facts:
         for event in raw["events"][name]:
             messages = found.setdefault(f"events.{role}.{event['reason']}", [])
             if NOISE not in event["message"]:
-                messages.append(_equal(raw, event["message"]))
+                messages.append(f"{event['type']}: {_equal(raw, event['message'])}")
     for path in [path for path in found if path.startswith("events.")]:
         found[path] = sorted(set(found[path])) or None
     for mark, claims in raw["checkpoints"].items():
         found[f"checkpoint.{mark}"] = sorted((_claim(raw, each) for each in claims), key=repr)
+    for mark, numbers in raw["in_use"].items():
+        found[f"in_use.{mark}"] = {_driver(raw, name): n for name, n in sorted(numbers.items())}
     return found | {f"seconds.{name}": value for name, value in raw["seconds"].items()}
 
 
@@ -97,6 +113,7 @@ def _registration(raw: Raw, name: str) -> Facts:
         "number": len(chosen),
         "failures": sorted({_equal(raw, error) for error in errors}),
         "timeouts": sum("deadline exceeded" in error for error in errors),
+        "unregistered": sum("Unregistered DRA plugin" in line for line in lines),
         "notified": _runs(told),
     }
 
@@ -107,19 +124,27 @@ def _driver_side(raw: Raw, name: str) -> Facts:
     found: Facts = {}
     for claim in {entry["claim"] for entry in done}:
         sequence = [
-            (e["m"], f"{e['code']} {e['error']}" if e["error"] else "ok")
+            (e["m"], f"{e['code']} {e['error']}" if e["error"] else "ok", *_instance(e))
             for e in sorted(done, key=lambda e: float(e["began"]))
             if e["claim"] == claim
         ]
         found[f"calls.{_equal(raw, claim)}"] = [list(each) for each in _runs(sequence)]
     for op in ("prepare", "unprepare"):
         found[f"attempts.{op}"] = sum(entry["m"] == op for entry in done)
+        if raw["restarted"]:
+            found[f"restarted.{op}"] = sum(
+                entry["m"] == op and entry["began"] > raw["restarted"] for entry in done
+            )
     came = [e for e in log if e["m"] == "arrive" and e["method"] in METHODS]
     found["services"] = sorted({e["service"] for e in came})
     longest = max((entry.get("deadline", 0.0) for entry in done), default=None)
     if longest is not None:
         found["deadline"] = "full" if longest > FULL_DEADLINE else "short"
     return found
+
+
+def _instance(entry: Raw) -> list[str]:
+    return [entry["instance"]] if entry["instance"] else []
 
 
 def _bypassed(raw: Raw, name: str) -> int:
@@ -141,6 +166,7 @@ def _pod(raw: Raw, changes: list[list[Any]]) -> Facts:
     states = [state for _, state in changes]
     there = [state for state in states if state["phase"] != "gone"]
     last = there[-1] if there else {}
+    ran = [s for s in there if s["phase"] == "Running" and not s["deleting"]]
     shown = [sorted({tuple(each) for each in state["health"]}) for state in there]
     health = _runs([list(each) for each in state] for state in shown if state)
     return {
@@ -148,9 +174,15 @@ def _pod(raw: Raw, changes: list[list[Any]]) -> Facts:
         "reasons": _runs(state["reason"] for state in there),
         "restarts": last.get("restarts", 0),
         "conditions": sorted({kind for state in there for kind in state["conditions"]}),
+        "last": _conditions(ran[-1]) if ran else {},
+        "waiting": sorted({why for state in there for why in state["waiting"]} - USUAL),
         "annotations": sorted({key for state in there for key in state["annotations"]}),
         "health": health,
     }
+
+
+def _conditions(state: Raw) -> dict[str, str]:
+    return {kind: it for kind, it in state["conditions"].items() if not kind.startswith(OWN)}
 
 
 def _phases(phases: list[str]) -> list[str]:

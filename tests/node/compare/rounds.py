@@ -82,6 +82,8 @@ class Round:
             sampler.kubelet_ends()
             self.node.kill_kubelet()
             yield
+            for side, _ in self.sides:
+                side.restarted = time.time()
             self.node.start_kubelet()
             return
         assert self.agent is not None

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from ..harness.api import ApiError
@@ -14,6 +15,8 @@ from ..harness.cluster import Node
 
 PERIOD = 0.3
 METRIC = re.compile(r"^dra_grpc_operations_duration_seconds_count\{(.*)\} (\S+)$", re.M)
+SKIPPED = re.compile(r'^dra_node_(\w+)_skips_total\{driver_name="([^"]*)"\} (\S+)$', re.M)
+IN_USE = re.compile(r'^dra_resource_claims_in_use\{driver_name="([^"]*)"\} (\S+)$', re.M)
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 # A new life of the kubelet, or a registration in it.
 LIFE = re.compile(
@@ -35,6 +38,7 @@ class Sampler:
         self.problems: list[str] = []  # that pass
         self.broken: list[str] = []  # that are mistakes of the tests
         self._lives: list[Counter[Key]] = [Counter()]
+        self._skips: list[Counter[tuple[str, str]]] = [Counter()]  # by driver and method
         self._newest: dict[str, str] = {}
         self._read_up_to = node.kubelet.log.stat().st_size
         self._reading = threading.Lock()
@@ -71,16 +75,20 @@ class Sampler:
     def count_calls(self) -> None:
         """Reads the kubelet's counters; they are lost with it."""
         found: Counter[Key] = Counter()
-        for labels, value in METRIC.findall(self.node.kubelet_metrics()):
+        metrics = self.node.kubelet_metrics()
+        for labels, value in METRIC.findall(metrics):
             pairs = dict(LABEL.findall(labels))
             method = pairs["method_name"].rsplit("/", 1)[-1]
             found[pairs["driver_name"], method, pairs["grpc_status_code"]] += int(float(value))
         self._lives[-1] = found
+        skipped = SKIPPED.findall(metrics)
+        self._skips[-1] = Counter({(name, op): int(float(value)) for op, name, value in skipped})
 
     def kubelet_ends(self) -> None:
         """To be called before the kubelet is ended."""
         self.count_calls()
         self._lives.append(Counter())
+        self._skips.append(Counter())
 
     def calls(self, driver: str) -> dict[str, dict[str, int]]:
         """The kubelet's calls over all its lives: method, code, number."""
@@ -91,6 +99,16 @@ class Sampler:
                     codes = total.setdefault(method, {})
                     codes[code] = codes.get(code, 0) + number
         return total
+
+    def skipped(self, driver: str) -> dict[str, int]:
+        """Calls that the kubelet left out, over all its lives, by method."""
+        total: Counter[tuple[str, str]] = sum(self._skips, Counter())
+        return {op: number for (name, op), number in total.items() if name == driver}
+
+    def in_use(self, drivers: Iterable[str]) -> dict[str, int]:
+        """Each driver's claims now, by the kubelet's metric."""
+        found = dict(IN_USE.findall(self.node.kubelet_metrics()))
+        return {name: int(float(found.get(name, 0))) for name in drivers}
 
     def _run(self) -> None:
         while not self._end.wait(PERIOD):
