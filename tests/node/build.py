@@ -63,6 +63,7 @@ class Kube:
     modules: str  # the pair of module files it is built with, without their endings
     gates: tuple[str, ...] = ()  # that an admin turns on to see devices' health
     notifies_again: bool = True  # a driver that did not take the notice of its registration
+    health_v1: bool = True  # knows that version of the health service
 
     @property
     def binary(self) -> Path:
@@ -75,7 +76,14 @@ class Kube:
 
 
 NEWEST = Kube("kube", "v1.37.2", "go")
-OLDEST = Kube("kube-oldest", "v1.34.4", "oldest", ("ResourceHealthStatus",), notifies_again=False)
+OLDEST = Kube(
+    "kube-oldest",
+    "v1.34.4",
+    "oldest",
+    ("ResourceHealthStatus",),
+    notifies_again=False,
+    health_v1=False,
+)
 KUBES = {"newest": NEWEST, "oldest": OLDEST}
 DRIVER = "driver"
 

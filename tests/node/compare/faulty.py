@@ -56,11 +56,10 @@ _numbers = itertools.count()
 class ThroughFaulty:
     """One proxy per driver, all with the same fault, in one thread."""
 
-    patience = 0.4
-
-    def __init__(self, node: Node, fault: str) -> None:
+    def __init__(self, node: Node, case: str, fault: str) -> None:
         self.node, self.fault = node, fault
-        self.folder = node.plugins / f"faulty-{fault}"
+        self.patience = 1.0 if fault == "none" else 0.4  # a fault may keep what is waited for away
+        self.folder = node.plugins / f"faulty-{case}"
         self.registry: Path | None = self.folder / "registry"
         for folder in (self.folder, self.folder / "registry"):
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -321,6 +321,10 @@ def _watched(side: Side, versions: str) -> Driver:
 
 def _health(side: Side, versions: str) -> None:
     driver = _watched(side, versions)
+    if versions == "none" or (versions == "v1" and not side.node.kube.health_v1):
+        time.sleep(10)  # nothing is to come
+        side.end("a")
+        return
     side.shows("a", "Healthy")
     driver.rules({"op": "health", "text": "too hot"})
     side.shows("a", "Unhealthy")

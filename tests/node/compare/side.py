@@ -40,7 +40,9 @@ class Side:
         self.registry = middle.registry if middle else None
         self.drivers: list[Driver] = []
         self.checkpoints: dict[str, list[dict[str, Any]]] = {}
+        self.in_use: dict[str, dict[str, int]] = {}
         self.seconds: dict[str, float] = {}
+        self.restarted = 0.0  # time.time() when the kubelet's second life began
         self.failure = ""
 
     @property
@@ -129,13 +131,18 @@ class Side:
         self.gone(role, limit)
 
     def shows(self, role: str, health: str, limit: float = 20) -> None:
-        """Waits for a health of the pod's devices; what does not come is seen when compared."""
+        """Waits for a health of the pod's devices.
+
+        What does not come through the agent is seen when compared; directly it must come, or
+        there is nothing to compare with.
+        """
 
         def shown() -> bool:
             _, state = self.sampler.pod_changes[self.name(role)][-1]
             return health in [word for word, _ in state.get("health", [])]
 
-        with contextlib.suppress(AssertionError):
+        unseen = () if self.which == DIRECT else (AssertionError,)
+        with contextlib.suppress(*unseen):
             self.wait(shown, limit, f"{role} {health}")
 
     def scheduled(self, role: str) -> None:
@@ -179,6 +186,7 @@ class Side:
             return len(mine) == claims
 
         self.wait(found, limit, f"{claims} claims in the checkpoint")
+        self.in_use[mark] = self.sampler.in_use(each.name for each in self.drivers)
 
     def raw(self) -> dict[str, Any]:
         """Everything seen, as JSON."""
@@ -209,7 +217,10 @@ class Side:
             },
             "events": events,
             "kubelet_calls": {name: sampler.calls(name) for name in names},
+            "skipped": {name: sampler.skipped(name) for name in names},
             "checkpoints": self.checkpoints,
+            "in_use": self.in_use,
+            "restarted": self.restarted,
             "slices": {name: sampler.slice_changes.get(name, []) for name in names},
             "pods": {name: sampler.pod_changes[name] for name in roles},
             "seconds": self.seconds,
