@@ -9,16 +9,18 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from . import build
 from .compare import differ, rounds, table
+from .compare.everything import ALL
 from .compare.facts import facts
 from .compare.faulty import FAULTS, ThroughFaulty
 from .compare.middle import ThroughAgent
 from .compare.rounds import Pair, Round
-from .compare.scenarios import ALL, Scenario
+from .compare.scenarios import Scenario
 from .harness.agent import Agent
 from .harness.cluster import Node
 from .harness.namespace import clean_namespace, make_namespace
@@ -30,7 +32,7 @@ AT_ONCE = 20  # scenarios; each takes two drivers and some pods
 PLANTED = {
     "none": ("none", "healthy", ""),
     "none-health": ("none", "health-both", ""),
-    "none-unavailable": ("none", "call-unavailable", ""),
+    "none-failing": ("none", "call-unavailable", ""),
     "versions": ("versions", "healthy", "driver.main.services"),
     "unimplemented": (
         "unimplemented",
@@ -38,7 +40,7 @@ PLANTED = {
         "calls.main.NodePrepareResources.Unimplemented",
     ),
     "late-prepare": ("late-prepare", "healthy", "driver.main.calls.*"),
-    "made-up": ("made-up", "deleted-while-failing", "pods.a.phases"),
+    "made-up": ("made-up", "deleted-while-failing", "events.a.FailedPrepareDynamicResources"),
     "dropped": ("dropped", "healthy", "events.a.FailedPrepareDynamicResources"),
     "heartbeat": ("heartbeat", "health-both", "pods.a.health"),
     "bypass": ("bypass", "healthy", "bypassed.main"),
@@ -76,8 +78,7 @@ def a_namespace(node: Node) -> Iterator[str]:
 def execute(node: Node, run: str, names: list[str]) -> dict[str, Pair]:
     """All scenarios of a run, in rounds by what restarts in them."""
     mode = run.partition("-")[0]
-    config = {"registration": mode, "drivers": {"deny": ["*-direct*"]}}
-    agent = Agent(node, "agent-compared", config=config)
+    agent = Agent(node, "agent-compared", config=settings(mode))
     found: dict[str, Pair] = {}
     try:
         with a_namespace(node) as space:
@@ -88,9 +89,10 @@ def execute(node: Node, run: str, names: list[str]) -> dict[str, Pair]:
                 if gates:
                     node.restart_kubelet(featureGates=gates)
                 cases = [(each, middle) for each in now]
-                for pair in Round(node, space, agent).run(cases, now[0].restarts):
-                    rounds.keep(pair, run)
-                    found[pair.scenario.name] = pair
+                with set_up(agent, mode, now[0].retire_after):
+                    for pair in Round(node, space, agent).run(cases, now[0].restarts):
+                        rounds.keep(pair, run)
+                        found[pair.scenario.name] = pair
                 node.heal()
     finally:
         if agent.process.log.exists():
@@ -100,11 +102,37 @@ def execute(node: Node, run: str, names: list[str]) -> dict[str, Pair]:
     return found
 
 
+def settings(mode: str, retire_after: str = "") -> dict[str, Any]:
+    periods = {"retireAfter": retire_after} if retire_after else {}
+    return {
+        "registration": {"kind": mode, "overlay": periods},
+        "drivers": {"deny": ["*-direct*"]},
+    }
+
+
+@contextlib.contextmanager
+def set_up(agent: Agent, mode: str, retire_after: str) -> Iterator[None]:
+    """Another configuration for a round."""
+    if not retire_after:
+        yield
+        return
+    _restart(agent, settings(mode, retire_after))
+    yield
+    _restart(agent, settings(mode))
+
+
+def _restart(agent: Agent, config: dict[str, Any]) -> None:
+    agent.stop(30)
+    agent.configure(**config)
+    agent.start()
+
+
 def in_rounds(names: list[str], gates: tuple[str, ...]) -> Iterator[list[Scenario]]:
     """At most AT_ONCE together; those about health apart where the kubelet needs gates for them."""
-    kinds: dict[tuple[str, bool], list[Scenario]] = {}
+    kinds: dict[tuple[str, bool, str], list[Scenario]] = {}
     for each in (ALL[name] for name in names):
-        kinds.setdefault((each.restarts, bool(gates) and each.health), []).append(each)
+        gated = bool(gates) and each.health
+        kinds.setdefault((each.restarts, gated, each.retire_after), []).append(each)
     for scenarios in kinds.values():
         for begin in range(0, len(scenarios), AT_ONCE):
             yield scenarios[begin : begin + AT_ONCE]
@@ -238,6 +266,25 @@ def test_health_is_apart_where_the_kubelet_needs_a_gate_for_it() -> None:
     assert together == [["healthy", "health-both"], ["kubelet-restarts"]]
     apart = [[each.name for each in found] for found in in_rounds(names, ("Gate",))]
     assert apart == [["healthy"], ["health-both"], ["kubelet-restarts"]]
+
+
+def test_scenarios_with_an_agent_of_their_own_are_apart() -> None:
+    found = in_rounds(["health-both", "health-retired", "healthy"], ())
+    assert [[each.name for each in now] for now in found] == [
+        ["health-both", "healthy"],
+        ["health-retired"],
+    ]
+
+
+def test_the_page_says_whether_the_aim_for_deletions_was_met() -> None:
+    def pair(unprepare: float, gone: float) -> Pair:
+        sides = ({"unprepare": 0.1, "delete": 2.0}, {"unprepare": unprepare, "delete": gone})
+        raws = [{"seconds": seconds} for seconds in sides]
+        return Pair(ALL["deleted-while-failing"], *raws)
+
+    lines = table.deletions({"overlay": [pair(0.2, 2.5)], "intake": [pair(0.2, 5.0)]}).splitlines()
+    assert "- Overlay, kubelet 1.37.2: unprepare +0.1 s, pod gone +0.5 s: met" in lines
+    assert "- Intake, kubelet 1.37.2: unprepare +0.1 s, pod gone +3.0 s: missed" in lines
 
 
 def test_the_page_has_the_shape_of_what_is_compared() -> None:

@@ -12,6 +12,8 @@ NO_DEVICES = "NodePrepareResources: rpc error: code = Unavailable desc = dra-age
 NUMBER, OK = "registration.main.number", "calls.main.NodePrepareResources.OK"
 FAILED = "events.a.FailedPrepareDynamicResources"
 KEPT, WIPES = "slices.main.kept", "slices.main.wipes"
+HEALTH = "pods.a.health"
+HEALTHY, UNKNOWN, HOT = [["Healthy", ""]], [["Unknown", ""]], [["Unhealthy", "too hot"]]
 Sides = tuple[str, str, str, Any, Any]
 # Run, scenario, path, directly, through the agent.
 FAULTS: list[Sides] = [
@@ -35,6 +37,11 @@ FAULTS: list[Sides] = [
     ("overlay", "unprepare-fails-across-restart", OK, 1, 2),
     ("overlay", "driver-left", FAILED, ["x is not registered"], ["anything at all"]),
     ("intake", "created-while-agent-is-down", FAILED, None, ["anything at all"]),
+    ("overlay", "preparing-when-agent-is-killed", FAILED, None, ["anything at all"]),
+    ("overlay", "health-v1-dropped", HEALTH, [HEALTHY, HOT, HEALTHY], [HEALTHY]),
+    ("overlay", "health-driver-restarts", HEALTH, [HEALTHY, UNKNOWN, HEALTHY], [HEALTHY]),
+    ("intake-1.34", "health-retired", HEALTH, [HEALTHY], [HEALTHY, UNKNOWN, HEALTHY]),
+    ("intake", "health-both", "driver.main.connections", 1, 2),
 ]
 FINE: list[Sides] = [
     ("overlay", "driver-away", "seconds.wipe", 30.3, 40.8),
@@ -56,6 +63,8 @@ FINE: list[Sides] = [
         [f"{NO_DEVICES}x: transient (driver): no instance of the driver is connected"],
     ),
     ("intake", "created-while-agent-is-down", FAILED, None, ["x is not registered"]),
+    ("overlay", "health-v1-dropped", HEALTH, [HEALTHY, HOT], [HEALTHY, UNKNOWN, HOT]),
+    ("overlay-1.34", "health-retired", HEALTH, [HEALTHY], [HEALTHY, UNKNOWN, HEALTHY]),
 ]
 
 

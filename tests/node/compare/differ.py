@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import itertools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -173,8 +174,23 @@ def _later(direct: Any, through: Any, limits: str) -> bool:
 
 def _saying(direct: Any, through: Any, words: str) -> bool:
     """At most two texts, each of which is there directly or holds some words."""
-    fine = [text for text in through or [] if text in (direct or []) or words in text]
+    known = words.split("|")
+    fine = [
+        text
+        for text in through or []
+        if text in (direct or []) or any(each in text for each in known)
+    ]
     return len(through or []) <= SAID and fine == (through or [])
+
+
+def _known(direct: Any, through: Any, _: str) -> bool:
+    """The same health once what is not known is left out."""
+    sides = [
+        [state for state in side or [] if any(word != "Unknown" for word, _ in state)]
+        for side in (direct, through)
+    ]
+    runs = [[state for state, _ in itertools.groupby(side)] for side in sides]
+    return runs[0] == runs[1]
 
 
 def _kept(_: Any, through: Any, __: str) -> bool:
@@ -244,6 +260,7 @@ _WORDS: dict[str, Callable[[Any, Any, str], bool]] = {
     "atmost": _at_most,
     "worded": _worded,
     "saying": _saying,
+    "known": _known,
     "kept": _kept,
     "partly": _partly,
     "doubled": _doubled,

@@ -23,6 +23,7 @@ Paths (DRIVER is "main" or the suffix of its name, POD the pod's role):
     driver.DRIVER.attempts.OP         how often
     driver.DRIVER.restarted.OP        of these, how often after the kubelet's restart
     driver.DRIVER.services, .deadline
+    driver.DRIVER.connections         the most at the same time at its service's socket
     seconds.NAME                      measured by the scenario
 
 The kubelet's dra_operations_duration_seconds is left out: it names no driver, and both sides share
@@ -135,6 +136,7 @@ def _driver_side(raw: Raw, name: str) -> Facts:
             found[f"restarted.{op}"] = sum(
                 entry["m"] == op and entry["began"] > raw["restarted"] for entry in done
             )
+    found["connections"] = max((e["open"] for e in log if e["m"] == "connections"), default=0)
     came = [e for e in log if e["m"] == "arrive" and e["method"] in METHODS]
     found["services"] = sorted({e["service"] for e in came})
     longest = max((entry.get("deadline", 0.0) for entry in done), default=None)

@@ -87,7 +87,10 @@ class Round:
             self.node.start_kubelet()
             return
         assert self.agent is not None
-        self.agent.stop(30)
+        if restarts == "agent killed":
+            self.agent.kill()
+        else:
+            self.agent.stop(30)
         yield
         self.agent.start()
 

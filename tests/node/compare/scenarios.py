@@ -24,6 +24,7 @@ class Scenario:
     run: Steps
     restarts: str
     ci: bool
+    retire_after: str = ""  # of the agent, where it is not as usual
 
     @property
     def health(self) -> bool:
@@ -34,16 +35,18 @@ class Scenario:
 ALL: dict[str, Scenario] = {}
 
 
-def scenario(title: str, *, restarts: str = "", ci: bool = False) -> Callable[[Steps], Steps]:
+def scenario(
+    title: str, *, restarts: str = "", ci: bool = False, retire_after: str = ""
+) -> Callable[[Steps], Steps]:
     def keep(run: Steps) -> Steps:
         name = run.__name__.replace("_", "-")
-        ALL[name] = Scenario(name, title, run, restarts, ci)
+        ALL[name] = Scenario(name, title, run, restarts, ci, retire_after)
         return run
 
     return keep
 
 
-def _lifetime(side: Side, role: str, *drivers: Driver) -> None:
+def lifetime(side: Side, role: str, *drivers: Driver) -> None:
     side.pod(role, *drivers)
     side.running(role)
     side.end(role)
@@ -57,7 +60,7 @@ def _across_driver_restart(side: Side, driver: Driver) -> None:
     driver.start()
     side.served(driver)
     side.end("a")
-    _lifetime(side, "b", driver)
+    lifetime(side, "b", driver)
 
 
 # Nothing of the node is restarted
@@ -78,7 +81,7 @@ def healthy(side: Side) -> Iterator[None]:
 def fails_then_works(side: Side) -> Iterator[None]:
     driver = side.make()
     driver.fail(TRANSIENT, times=2)
-    _lifetime(side, "a", driver)
+    lifetime(side, "a", driver)
     yield
 
 
@@ -220,22 +223,6 @@ def driver_killed_briefly(side: Side) -> Iterator[None]:
     yield
 
 
-@scenario("the driver is killed and stays away: devices are wiped", ci=True)
-def driver_away(side: Side) -> Iterator[None]:
-    driver = side.make()
-    side.pod("a", driver)
-    side.running("a")
-    driver.kill()
-    began = time.monotonic()
-    side.wait(lambda: not side.sampler.slices(driver.name), 70, "wipe")
-    side.seconds["wipe"] = time.monotonic() - began
-    driver.start()
-    side.served(driver)
-    side.end("a")
-    _lifetime(side, "b", driver)
-    yield
-
-
 @scenario("the driver has left in order when a pod arrives")
 def driver_left(side: Side) -> Iterator[None]:
     driver = side.make()
@@ -301,17 +288,17 @@ def one_socket(side: Side) -> Iterator[None]:
 
 @scenario("a driver of v1beta1 only", ci=True)
 def v1beta1_only(side: Side) -> Iterator[None]:
-    _lifetime(side, "a", side.make(versions="v1beta1"))
+    lifetime(side, "a", side.make(versions="v1beta1"))
     yield
 
 
 @scenario("a driver of v1 only")
 def v1_only(side: Side) -> Iterator[None]:
-    _lifetime(side, "a", side.make(versions="v1"))
+    lifetime(side, "a", side.make(versions="v1"))
     yield
 
 
-def _watched(side: Side, versions: str) -> Driver:
+def watched(side: Side, versions: str) -> Driver:
     """A driver with these versions of the health service, and a running pod with a claim."""
     driver = side.make(health=versions)
     side.pod("a", claims=(side.claim("a", driver),))
@@ -320,7 +307,7 @@ def _watched(side: Side, versions: str) -> Driver:
 
 
 def _health(side: Side, versions: str) -> None:
-    driver = _watched(side, versions)
+    driver = watched(side, versions)
     if versions == "none" or (versions == "v1" and not side.node.kube.health_v1):
         time.sleep(10)  # nothing is to come
         side.end("a")
@@ -359,7 +346,7 @@ def health_none(side: Side) -> Iterator[None]:
 
 @scenario("health: the stream ends and is resumed")
 def health_ends(side: Side) -> Iterator[None]:
-    driver = _watched(side, "v1,v1alpha1")
+    driver = watched(side, "v1,v1alpha1")
     side.shows("a", "Healthy")
     driver.rules({"op": "health", "text": "end"})
     side.shows("a", "Unknown")
@@ -371,7 +358,7 @@ def health_ends(side: Side) -> Iterator[None]:
 
 @scenario("health: heartbeats stop for longer than their time limit")
 def health_silent(side: Side) -> Iterator[None]:
-    driver = _watched(side, "v1,v1alpha1")
+    driver = watched(side, "v1,v1alpha1")
     side.shows("a", "Healthy")
     driver.rules({"op": "health", "text": "silent"})
     side.shows("a", "Unknown", 60)  # a kubelet 1.34 knows no limit but its own 30 s
@@ -426,7 +413,7 @@ def _registration_fails(side: Side, method: str) -> Driver:
 def getinfo_fails(side: Side) -> Iterator[None]:
     driver = _registration_fails(side, "GetInfo")
     _refused(side, driver, "GetInfo")
-    _lifetime(side, "a", driver)
+    lifetime(side, "a", driver)
     yield
 
 
@@ -434,7 +421,7 @@ def getinfo_fails(side: Side) -> Iterator[None]:
 def notify_fails(side: Side) -> Iterator[None]:
     driver = _registration_fails(side, "NotifyRegistrationStatus")
     _refused(side, driver, "NotifyRegistrationStatus")
-    _lifetime(side, "a", driver)
+    lifetime(side, "a", driver)
     yield
 
 
@@ -451,7 +438,7 @@ def _fails_for_a_minute(side: Side, method: str) -> None:
     side.running("a", 90)  # its devices may just have been wiped
     side.served(driver, 50)
     side.end("a")
-    _lifetime(side, "b", driver)
+    lifetime(side, "b", driver)
 
 
 @scenario("GetInfo fails for a minute, then works")
@@ -480,7 +467,7 @@ def kubelet_restarts(side: Side) -> Iterator[None]:
     side.keep_checkpoint("restarted", 1)
     side.end("a")
     side.wait(lambda: side.sampler.slices(driver.name), 60, "devices published again")
-    _lifetime(side, "b", driver)
+    lifetime(side, "b", driver)
 
 
 @scenario("a pod is created while the kubelet is down", restarts="kubelet", ci=True)
@@ -600,7 +587,7 @@ def agent_restarts(side: Side) -> Iterator[None]:
     yield
     side.served(driver)
     side.end("a")
-    _lifetime(side, "b", driver)
+    lifetime(side, "b", driver)
 
 
 @scenario("a pod is created while the agent is down", restarts="agent", ci=True)

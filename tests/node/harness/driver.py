@@ -130,7 +130,8 @@ class Driver:
         """Sets the control file. The first rule that matches and is not used up decides.
 
         Keys: op, claim, device, code, text, times, sleepMs, stubborn, permanent (see script.go).
-        The ops GetInfo, NotifyRegistrationStatus and health (see health.go) are for no claim.
+        The ops GetInfo, NotifyRegistrationStatus, health (see health.go) and drop (conns.go) are
+        for no claim.
         """
         fresh = self.control.with_suffix(".new")
         fresh.write_text(json.dumps(list(rules)))
@@ -139,6 +140,13 @@ class Driver:
     def fail(self, text: str, **rule: Any) -> None:
         """The usual script: every prepare (or `times` of each claim) fails with a text."""
         self.rules({"op": "prepare", "text": text, **rule})
+
+    def drop(self) -> None:
+        """Closes all connections at the service socket; the driver goes on."""
+        before = len(self._entries(m="dropped"))
+        self.rules({"op": "drop"})
+        wait_for(lambda: len(self._entries(m="dropped")) > before, 10, "connections dropped")
+        self.heal()
 
     def heal(self) -> None:
         self.rules()

@@ -83,6 +83,8 @@ func run(s settings) error {
 	common := newFront(s)
 	if s.oneSocket {
 		opts = append(opts, common.options()...)
+	} else {
+		opts = append(opts, counting(ctx, rec, d.script))
 	}
 	helper, err := kubeletplugin.Start(ctx, d, opts...)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 // rule is one entry of the control file. The first rule that matches and is not used up decides.
 type rule struct {
-	Op        string `json:"op"`        // "prepare" or "unprepare"; empty: both; "GetInfo", "NotifyRegistrationStatus", "health": see there
+	Op        string `json:"op"`        // "prepare" or "unprepare"; empty: both; "GetInfo", "NotifyRegistrationStatus", "health", "drop": see there
 	Claim     string `json:"claim"`     // substring of the claim's name
 	Device    string `json:"device"`    // substring of one of its devices' names (prepare only)
 	Code      int    `json:"code"`      // gRPC code of an error of the whole call; 0: an error of the claim
