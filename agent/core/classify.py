@@ -27,6 +27,8 @@ _UNKNOWN = Verdict(
     Kind.AMBIGUOUS, Culprit.UNKNOWN, DEFAULT, "No rule knows this failure; see the driver's log."
 )
 
+IN_DOUBT = "It sounds final, but also speaks of something that may pass."
+
 _LOST = frozenset({Transport.DEADLINE, Transport.RESET, Transport.PROTOCOL})
 """The driver may have done its work, and nobody knows."""
 _MAX_DRIVERS = 256
@@ -134,9 +136,15 @@ def _search(rules: Sequence[Rule], part: str, whole: str) -> Explanation | None:
     masked = parts.mask(part)
     own = ((part, part.lower()),)
     generic = tuple((form, form.lower()) for form in dict.fromkeys((masked, parts.spelled(masked))))
+    in_doubt: Explanation | None = None
     for rule in rules:
+        if in_doubt is not None and rule.kind is Kind.PERMANENT and rule.doubts:
+            continue
         match = rule.search_forms(generic if rule.generic else own)
         if match is None:
+            continue
+        if rule.doubted(generic):
+            in_doubt = _doubt(rule, text.clean(part[slice(*match.span())], MATCHED))
             continue
         device, where = _named(rule, part, match)
         at = whole.find(part) if part is not whole else 0
@@ -144,7 +152,23 @@ def _search(rules: Sequence[Rule], part: str, whole: str) -> Explanation | None:
         words = text.clean(part[slice(*match.span())], MATCHED)
         verdict = replace(_verdict(rule), device=device, where=where, span=span, matched=words)
         return Explanation(verdict, rule, words)
-    return None
+    return in_doubt
+
+
+def _doubt(rule: Rule, words: str) -> Explanation:
+    """What a permanent rule still says of an error that also speaks of what may pass.
+
+    A value that is wrong for the moment is not the claim's fault; nobody knows whose it is.
+    """
+    theirs = rule.culprit in (Culprit.PARAMETERS, Culprit.CLAIM)
+    verdict = replace(
+        _verdict(rule),
+        kind=Kind.AMBIGUOUS,
+        culprit=Culprit.UNKNOWN if theirs else rule.culprit,
+        hint=IN_DOUBT if theirs else f"{IN_DOUBT} If it lasts: {rule.hint}",
+        matched=words,
+    )
+    return Explanation(verdict, rule, words)
 
 
 def _named(rule: Rule, part: str, match: re.Match[str]) -> tuple[str | None, str]:

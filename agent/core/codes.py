@@ -29,8 +29,9 @@ def number(written: object) -> int | None:
         if not word:
             return None
         # At most two digits: a longer number is none of them, and may be too long to read.
-        short = word.isascii() and word.isdigit() and len(word) <= 2
-        found = int(word) if short else _BY_WORD.get(word)
+        digits = written.strip()
+        short = digits.isascii() and digits.isdigit() and len(digits) <= 2
+        found = int(digits) if short else _BY_WORD.get(word)
     if found is None or (found != _OK and found not in CODES.values()):
         raise ValueError("unknown gRPC code")
     return found or None

@@ -31,11 +31,12 @@ class Matcher:
     for, and the agent starts without any.
     """
 
-    __slots__ = ("_alternatives", "pattern")
+    __slots__ = ("_alternatives", "constants", "pattern")
 
     def __init__(self, pattern: str) -> None:
         """Take an allowed pattern (`agent.core.patterns`); another one may raise in a search."""
         self.pattern = pattern
+        self.constants = "_" in pattern  # it can tell `LIB_BUSY` from `LIB BUSY`
         self._alternatives: tuple[_Alternative, ...] = ()
 
     def search(self, part: str, lowered: str) -> re.Match[str] | None:

@@ -92,6 +92,7 @@ class Rule:
     source: str = ""
     repeat: Repeat | None = None  # None: what the driver's pack says
     waits_for: WaitsFor | None = None  # of another claim
+    doubts: tuple[Matcher, ...] = ()  # words in the same error that make a permanent one ambiguous
     examples: tuple[str, ...] = ()
     layer: int = 0  # which file it is from; an earlier file wins
 
@@ -124,12 +125,16 @@ class Rule:
             return None
         return match
 
+    def doubted(self, forms: Sequence[tuple[str, str]]) -> bool:
+        """True when the error also speaks of what may pass: the verdict is then in doubt."""
+        return any(one.search(*form) is not None for one in self.doubts for form in forms)
+
     def search_forms(self, forms: Sequence[tuple[str, str]]) -> re.Match[str] | None:
         """The same for an error in several forms of equal length, each with its lower case: as it
         is, and last with constants as words. Only patterns with a `_` can tell these apart.
         """
         patterns = (self.text, self.also, self.unless)
-        if len(forms) > 1 and not any(one is not None and "_" in one.pattern for one in patterns):
+        if len(forms) > 1 and not any(one is not None and one.constants for one in patterns):
             forms = forms[-1:]
         for part, lowered in forms:
             match = self.search(part, lowered)

@@ -14,7 +14,7 @@ from agent import names
 from agent.core.patterns import MAX_PATTERN
 from agent.core.rules import CODES
 from agent.settings.docs import schema_of
-from agent.settings.rulemodel import RuleEntry, RulesFile
+from agent.settings.rulemodel import DoubtEntry, RuleEntry, RulesFile
 
 SCHEMA_FILE = "config/rules.schema.json"
 
@@ -51,6 +51,9 @@ def _sharpen(node: object) -> None:
         keys["code"]["items"]["enum"] = list(CODES)
         for name in ("text", "also", "unless"):
             keys[name]["maxLength"] = MAX_PATTERN
+    elif set(keys) == set(DoubtEntry.__struct_encode_fields__):
+        node["required"] = ["text", "reason"]
+        keys["text"]["maxLength"] = MAX_PATTERN
     elif "drivers" in keys and "rules" in keys:
         node["required"] = ["name", "drivers"]
         keys["drivers"]["minItems"] = 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from agent.core import evidence, patterns
 from agent.core.classify import RuleSet
@@ -14,7 +14,7 @@ from agent.core.rules import CODES, Pack, Repeat, Rule
 from agent.errors import UserError
 from agent.settings import document, tree
 from agent.settings.load import read_text, shipped
-from agent.settings.rulemodel import PackEntry, RepeatEntry, RuleEntry, RulesFile
+from agent.settings.rulemodel import DoubtEntry, PackEntry, RepeatEntry, RuleEntry, RulesFile
 from agent.settings.sections import Rules
 
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -126,6 +126,7 @@ def parse_file(
         _check_pack(pack, f"packs[{number}]", found)
         if pack.repeat is not None:
             parsed.packs.append(_pack(pack, pack.repeat, layer))
+    doubts = _doubts(written.doubts, found, own=own)
     seen: set[str] = set()
     for at, drivers, entry in _entries(written):
         if found.about(at):
@@ -134,7 +135,11 @@ def parse_file(
         if not own:
             _check_patterns(entry, at, found)
         if not found.within(at):
-            parsed.rules.append(_rule(entry, drivers, layer))
+            rule = _rule(entry, drivers, layer)
+            doubtful = rule.generic and rule.kind is Kind.PERMANENT and rule.text is not None
+            parsed.rules.append(
+                replace(rule, doubts=doubts) if doubtful and not entry.certain else rule
+            )
     for path, problem in sorted(found):
         problems.append(": ".join(part for part in (name, path, problem) if part))
     return parsed
@@ -146,6 +151,18 @@ def _entries(written: RulesFile) -> Iterator[tuple[str, tuple[str, ...], RuleEnt
             yield f"packs[{number}].rules[{index}]", tuple(pack.drivers), entry
     for index, entry in enumerate(written.rules):
         yield f"rules[{index}]", ("*",), entry
+
+
+def _doubts(entries: Sequence[DoubtEntry], found: Found, *, own: bool) -> tuple[Matcher, ...]:
+    for number, entry in enumerate(entries):
+        at = f"doubts[{number}]"
+        if not entry.text or not entry.reason:
+            found.add(at, "needs a `text` and a `reason`")
+        elif not own and (problem := patterns.problem(entry.text, frozenset())):
+            found.say(f"{at}.text", problem)
+    if found.within("doubts"):
+        return ()
+    return tuple(Matcher(entry.text) for entry in entries)
 
 
 def _check_pack(pack: PackEntry, at: str, found: Found) -> None:

@@ -54,12 +54,22 @@ class RuleEntry(Section, frozen=True):
         Literal["device", "lock"] | None,
         Meta(description="What another claim or call has, which this one waits for."),
     ] = None
+    certain: Annotated[bool, Meta(description="The file's `doubts` do not hold for this rule.")] = (
+        False
+    )
     single_attempt: Annotated[bool, Meta(description="The same as `repeat: never`.")] = False
     hint: Annotated[str, Meta(description="For a person: what it means, what to do.")] = ""
     source: Annotated[str, Meta(description="Where this knowledge is from.")] = ""
     examples: Annotated[
         list[str], Meta(description="Texts that this rule must decide; `rules test` tries them.")
     ] = msgspec.field(default_factory=list)
+
+
+class DoubtEntry(Section, frozen=True):
+    """Words that make a permanent verdict of the file's rules for every driver ambiguous."""
+
+    text: Annotated[str, Meta(description="Pattern, searched in the same error.")] = ""
+    reason: Annotated[str, Meta(description="Why such an error may pass, for a person.")] = ""
 
 
 class RepeatEntry(Section, frozen=True):
@@ -96,6 +106,10 @@ class RulesFile(Section, frozen=True):
         "FailureRules"
     )
     version: Annotated[int, Meta(ge=1, description="Counts the file's own editions.")] = 1
+    doubts: Annotated[
+        list[DoubtEntry],
+        Meta(description="What makes a permanent verdict of `rules` ambiguous."),
+    ] = msgspec.field(default_factory=list)
     rules: Annotated[list[RuleEntry], Meta(description="For every driver.")] = msgspec.field(
         default_factory=list
     )

@@ -1,8 +1,8 @@
 """How well the built-in rules judge the corpus; `python -m tests.support.figures` writes the table.
 
-Eight sets: the corpus, with packs; five of invented texts in the style of drivers that it does not
-have; and two written from what drivers in public use print. Leave-one-driver-out means that a text
-is judged without the packs of its own driver.
+Nine sets: the corpus, with packs; five of invented texts in the style of drivers that it does not
+have; two written from what drivers in public use print; and one of which half was written to tempt.
+Leave-one-driver-out means that a text is judged without the packs of its own driver.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def sets() -> tuple[tuple[str, tuple[corpus.Entry, ...]], ...]:
         ("held-out 5", "heldout5.jsonl"),
         ("held-out 6", "heldout6.jsonl"),
         ("held-out 7", "heldout7.jsonl"),
+        ("held-out 8", "heldout8.jsonl"),
     ]
     return tuple((name, tuple(corpus.read(str(folder / file)))) for name, file in files)
 

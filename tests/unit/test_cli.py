@@ -103,7 +103,7 @@ def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
     assert "driver-permanent-error" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("code", ["UNAVAILBLE", "99", "0", "²", "-1"])
+@pytest.mark.parametrize("code", ["UNAVAILBLE", "99", "²", "-1", "1_4"])
 def test_an_unknown_code(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", "x", f"--code={code}"]) == 2
     assert len(lines(capsys)) == 1

@@ -60,11 +60,27 @@ def test_observed_texts_alone() -> None:
 
 
 def test_texts_of_no_driver_in_the_corpus() -> None:
-    for name, entries in figures.sets()[1:]:
+    for name, entries in figures.sets()[1:-1]:
         found = figures.measure(entries, figures.judge)
         assert found.recall(Kind.PERMANENT) >= 0.90, name
         assert found.recall(Kind.TRANSIENT) >= 0.90, name
         assert found.culprits >= 0.80, name
+
+
+def test_texts_that_tempt() -> None:
+    """Half of the last set was written to be called permanent: none may, and little is known."""
+    name, entries = figures.sets()[-1]
+    found = figures.measure(entries, figures.judge)
+    assert (name, found.false_permanents, found.innocents) == ("held-out 8", [], [])
+    assert found.recall(Kind.PERMANENT) >= 0.50
+
+
+def test_texts_that_sound_final_but_may_pass() -> None:
+    entries = list(corpus.read(str(ROOT / "tests" / "corpus" / "tempting.jsonl")))
+    judged = {one.id: figures.judge(one).verdict.permanent for one in entries}
+    final = [one.id for one in entries if one.fields.get("verdict") == Kind.PERMANENT]
+    assert [one for one in judged if judged[one] and one not in final] == []
+    assert sum(judged[one] for one in final) >= len(final) - 2
 
 
 def test_the_corpus_is_complete_and_ids_are_unique() -> None:

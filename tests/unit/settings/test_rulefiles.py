@@ -189,3 +189,41 @@ def test_problems_of_the_users_files_alone(tmp_path: Path) -> None:
     assert found[0] == "rules.files[1]: /none: no such file"
     assert found[1].startswith(f"{file}: not valid YAML")
     assert problems_of(Rules()) == []
+
+
+DOUBTED = HEAD + (
+    "doubts: [{text: right now, reason: it passes}]\n"
+    "rules:\n"
+    "- {id: value, text: bad value, verdict: permanent, culprit: parameters, hint: mend it}\n"
+    "- {id: card, text: bad card, verdict: permanent, culprit: device, hint: mend it}\n"
+    "- {id: sure, text: bad key, verdict: permanent, culprit: claim, certain: true}\n"
+    "- {id: slow, text: slow bus, verdict: transient, culprit: node}\n"
+)
+
+
+def test_doubts_make_a_permanent_rule_for_all_drivers_ambiguous(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(DOUBTED)
+    rules = load_rules(Rules(files=[str(path)], builtin=False))
+
+    def said(text: str) -> tuple[str, Kind, Culprit]:
+        verdict = rules.classify(failure(text))
+        return verdict.rule, verdict.kind, verdict.culprit
+
+    assert said("bad value") == ("value", Kind.PERMANENT, Culprit.PARAMETERS)
+    assert said("bad value right now") == ("value", Kind.AMBIGUOUS, Culprit.UNKNOWN)
+    assert said("bad card right now") == ("card", Kind.AMBIGUOUS, Culprit.DEVICE)
+    assert said("bad card right now: bad value") == ("value", Kind.AMBIGUOUS, Culprit.UNKNOWN)
+    assert said("bad key right now") == ("sure", Kind.PERMANENT, Culprit.CLAIM)
+    assert said("bad value right now: slow bus") == ("slow", Kind.TRANSIENT, Culprit.NODE)
+    assert said("bad value; slow bus right now") == ("value", Kind.PERMANENT, Culprit.PARAMETERS)
+    assert "mend it" in rules.classify(failure("bad card right now")).hint
+    assert "mend it" not in rules.classify(failure("bad value right now")).hint
+
+
+def test_a_doubt_needs_a_reason_and_an_allowed_pattern() -> None:
+    assert problems(HEAD + "doubts: [{text: now}]\n") == [
+        "f: doubts[0]: needs a `text` and a `reason`"
+    ]
+    (found,) = problems(HEAD + "doubts: [{text: 'a*', reason: x}]\n")
+    assert found.startswith("f: doubts[0].text: ")
