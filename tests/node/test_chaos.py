@@ -23,7 +23,7 @@ from .harness.forward import Forwarder
 from .harness.waiting import wait_for
 
 SERVED = ("gpu.example.com", "nic.example.com")
-SHORT, LONG = 60.0, 30 * 60.0  # seconds of faults
+SHORT, MEDIUM, LONG = 60.0, 5 * 60.0, 30 * 60.0  # seconds of faults
 SETTLE = 150.0  # the kubelet's own back-off after a failed registration ends at 122 s
 FIRST_SEED = 20_240_617
 
@@ -54,7 +54,14 @@ def small_disk(node: Node) -> Iterator[Path]:
 
 
 @pytest.mark.timeout(LONG + 900)
-@pytest.mark.parametrize("usual", [SHORT, pytest.param(LONG, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("mode", "usual"),
+    [
+        ("overlay", SHORT),
+        pytest.param("overlay", LONG, marks=pytest.mark.slow),
+        pytest.param("intake", MEDIUM, marks=pytest.mark.slow),
+    ],
+)
 def test_nothing_is_lost_doubled_or_left_over(
     small_disk: Path,
     node: Node,
@@ -63,11 +70,15 @@ def test_nothing_is_lost_doubled_or_left_over(
     agent: Callable[..., Agent],
     forwarder: Forwarder,
     figures: Callable[[str], None],
+    mode: str,
     usual: float,
 ) -> None:
     rng = random.Random(seed())
-    pairs = [(driver(name, devices=6), driver(f"alone-{name}")) for name in SERVED]
-    dra = agent(server=forwarder.server, drivers={"deny": ["alone-*"]})
+    registry = small_disk / "intake" if mode == "intake" else None
+    dra = agent(server=forwarder.server, drivers={"deny": ["alone-*"]}, registration=mode)
+    pairs = [
+        (driver(name, devices=6, registry=registry), driver(f"alone-{name}")) for name in SERVED
+    ]
     for name, (served, _) in zip(SERVED, pairs, strict=True):
         served.rules(*SCRIPT)
         steps.wait_served(dra, name)
@@ -83,6 +94,7 @@ def test_nothing_is_lost_doubled_or_left_over(
         drivers=pairs,
         endpoints=small_disk,
         rng=rng,
+        certain=(*faults.CERTAIN, *([faults.AWAY] if usual > SHORT else [])),
     )
     liveness.start()
     load.start()
@@ -96,7 +108,9 @@ def test_nothing_is_lost_doubled_or_left_over(
         wait_for(lambda: idle(dra), 30, "no call in the agent")
     finally:
         liveness.stop()
-        figures(f"chaos: seed {seed()}, {seconds:.0f} s: {dict(sorted(world.counts.items()))}")
+        figures(
+            f"chaos: {mode}, seed {seed()}, {seconds:.0f} s: {dict(sorted(world.counts.items()))}"
+        )
         wiped = audit.wipes(node, names) - before
         figures(f"chaos: {dict(load.counts())}; devices wiped: {dict(wiped)}")
         print("\n".join(world.started))
@@ -107,6 +121,8 @@ def test_nothing_is_lost_doubled_or_left_over(
         + ", ".join(f"{name} {h.prepared}, {h.unprepared}" for name, h in held.items())
     )
     assert load.wrong() == []
+    if world.counts[faults.LOSS]:
+        assert any(wiped[f"alone-{name}"] for name in SERVED), "no driver lost its devices"
     for name, holdings in held.items():
         assert holdings.doubled == [], f"{name}: devices prepared for two claims at a time"
         assert holdings.late == [], f"{name}: prepared after an unprepare"
@@ -176,5 +192,5 @@ def test_the_replay_sees_what_it_is_for() -> None:
 
 
 def test_every_fault_has_a_weight() -> None:
-    assert faults.WEIGHTS.keys() == faults.FAULTS.keys()
+    assert faults.WEIGHTS.keys() | {faults.AWAY} == faults.FAULTS.keys()
     assert set(faults.CERTAIN) <= faults.FAULTS.keys()

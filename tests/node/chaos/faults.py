@@ -21,6 +21,10 @@ from ..harness.process import Process
 Heal = Callable[[], None]
 # In every run, however short.
 CERTAIN = ("driver SIGKILL", "agent hangs", "kubelet SIGKILL", "disk full", "registry full")
+# In a long run as well, so that the kubelet takes devices away that nobody serves.
+AWAY = "driver away"
+LOSS = "driver away so long that its devices are gone"
+GONE = 50.0  # seconds: the agent's hold, the kubelet's 30 s, and some
 FILLED = ".full-"  # the kubelet leaves names with a dot alone
 # The DaemonSet's liveness probe.
 PERIOD, TIMEOUT, THRESHOLD, GRACE = 3.0, 2.0, 3, 1.0
@@ -83,32 +87,38 @@ class World:
     rng: random.Random
     counts: Counter[str] = field(default_factory=Counter)
     busy: set[str] = field(default_factory=set)
-    due: list[tuple[float, str, Heal]] = field(default_factory=list)
+    due: list[tuple[float, set[str], Heal]] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     certain: tuple[str, ...] = CERTAIN
+
+    @property
+    def intake(self) -> bool:
+        """Drivers then register in the agent's folder."""
+        return self.drivers[0][0].registry.is_relative_to(self.endpoints)
 
     def hurt(self) -> None:
         """One fault, unless what it is about is being hurt already: first the certain ones."""
         names, weights = list(WEIGHTS), list(WEIGHTS.values())
         name = self.certain[0] if self.certain else self.rng.choices(names, weights)[0]
-        target, begin = FAULTS[name]
-        if target in self.busy:
+        words, begin = FAULTS[name]
+        targets = {*words.split(), *(("driver",) if name == "disk full" and self.intake else ())}
+        if targets & self.busy:
             return
         self.certain = self.certain[1:]
         seconds, heal = begin(self)
         self.counts[name] += 1
         self.started.append(f"{time.strftime('%H:%M:%S')} {name} {seconds:.1f} s")
-        self.busy.add(target)
-        self.due.append((time.monotonic() + seconds, target, heal))
+        self.busy |= targets
+        self.due.append((time.monotonic() + seconds, targets, heal))
 
     def heal(self, *, all_of_it: bool = False) -> None:
         """Ends the faults whose time is over."""
         now = time.monotonic()
         over = [one for one in self.due if all_of_it or one[0] <= now]
         self.due = [one for one in self.due if one not in over]
-        for _, target, heal in over:
+        for _, targets, heal in over:
             heal()
-            self.busy.discard(target)
+            self.busy -= targets
 
 
 def _driver_ends(world: World, number: signal.Signals) -> tuple[float, Heal]:
@@ -125,6 +135,18 @@ def _driver_ends(world: World, number: signal.Signals) -> tuple[float, Heal]:
         else:
             driver.stop()
     return world.rng.uniform(0.3, 6), back
+
+
+def _driver_away(world: World) -> tuple[float, Heal]:
+    """Both twins; the kubelet lives on meanwhile, for its timer to end."""
+    _, start = _driver_ends(world, signal.SIGKILL)
+    began = time.monotonic()
+
+    def back() -> None:
+        world.counts[LOSS] += time.monotonic() >= began + GONE
+        start()
+
+    return GONE, back
 
 
 def _paused(world: World, *processes: Process) -> tuple[float, Heal]:
@@ -259,6 +281,7 @@ FAULTS: dict[str, tuple[str, Callable[[World], tuple[float, Heal]]]] = {
     "driver SIGKILL": ("driver", _driver_killed),
     "driver SIGTERM": ("driver", _driver_terminated),
     "driver SIGSTOP": ("driver", _driver_paused),
+    AWAY: ("driver kubelet", _driver_away),
     "agent SIGKILL": ("agent", _agent_killed),
     "agent SIGTERM": ("agent", _agent_terminated),
     "agent SIGSTOP": ("agent", _agent_paused),
@@ -290,4 +313,5 @@ WEIGHTS = {
     "disk full": 2,
     "registry full": 2,
 }
-assert WEIGHTS.keys() == FAULTS.keys()
+# Only where it is certain: it is long.
+assert WEIGHTS.keys() == FAULTS.keys() - {AWAY}
