@@ -39,6 +39,9 @@ from typing import Any
 
 from .side import DIRECT, NOISE
 
+# The controller that makes claims had not seen the template yet, and tries again: its own race.
+NOT_SEEN_YET = "FailedResourceClaimCreation"
+
 Raw = dict[str, Any]
 Facts = dict[str, Any]
 
@@ -73,6 +76,8 @@ def facts(raw: Raw) -> Facts:
         role = name.removeprefix(f"{raw['scenario']}-{raw['side']}-")
         found |= {f"pods.{role}.{key}": value for key, value in _pod(raw, changes).items()}
         for event in raw["events"][name]:
+            if event["reason"] == NOT_SEEN_YET:
+                continue
             messages = found.setdefault(f"events.{role}.{event['reason']}", [])
             if NOISE not in event["message"]:
                 messages.append(f"{event['type']}: {_equal(raw, event['message'])}")

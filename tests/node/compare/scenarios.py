@@ -145,7 +145,8 @@ def call_unavailable(side: Side) -> Iterator[None]:
 @scenario("prepare times out, the next works", ci=True)
 def times_out(side: Side) -> Iterator[None]:
     driver = side.make()
-    driver.rules({"op": "prepare", "sleepMs": 60_000, "times": 1})
+    # Whatever the kubelet does at 45 s: an answer at that very moment might win the race.
+    driver.rules({"op": "prepare", "sleepMs": 47_000, "stubborn": True, "times": 1})
     side.pod("a", driver)
     side.event("a", 70)
     side.running("a", 90)
