@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator
 
 from agent.core import naming
+from agent.core.late import Late
 
 _REACH = 400
 """Characters looked at before and after the match."""
 _MAX_CLAUSES = 32
 
-_BREAK = re.compile(
+_BREAK = Late(
     r"(?P<colon>: )|(?P<comma>, )|(?P<semicolon>; )|(?P<stop>\. )(?=[a-z]{3})"
     r"| [-\u2013\u2014]{1,2} "
     r"|,? (?:but|while|because|since|when|whereas|although|though|so|before|during"
@@ -41,8 +42,8 @@ _THINGS = (
     r"|state of|system memory"
     r"|ok|okay|fine|healthy|innocent|unaffected|fans? in|cable to|claims? wants?"
 )
-_OTHER = re.compile(rf"(?<![\w.-])(?:{_THINGS})(?![\w-])|/dev/sd[a-z]", re.IGNORECASE)
-_NOT_OTHER = re.compile(
+_OTHER = Late(rf"(?<![\w.-])(?:{_THINGS})(?![\w-])|/dev/sd[a-z]", re.IGNORECASE)
+_NOT_OTHER = Late(
     r"\bnot (?:ok|okay|fine|healthy)\b|\bno longer healthy\b|\bnode[ =:]{1,2}['\"]?_{2,}"
     r"|\bhost (?:network )?(?:namespace|netns)\b|\bin use by another (?:client|process|user)\b"
     r"|\b(?:out of|in|into) service\b",
@@ -60,7 +61,7 @@ _STATE = (
 )
 _WORD = r"[\"'(\[]?[A-Za-z0-9/][^\s\"'()\[\],;]{0,127}[\"')\]]?"
 # A clause that says which device the next ones are about: `gpu-1`, `device gpu-1 was removed`.
-_LABEL = re.compile(
+_LABEL = Late(
     rf"(?:(?:{_TYPE}) ){{0,3}}{_WORD}(?: at {_WORD}| \({_WORD}\))?"
     rf"(?: (?:is|was|has|had|been|got|went|now|marked|reported|permanently)){{0,3}}"
     rf"(?: (?:{_STATE}))?"
@@ -69,7 +70,7 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 # What stands for a device that was named before.
-_REFERS = re.compile(
+_REFERS = Late(
     r"(?:the |this )?(?:device|gpu|npu|tpu|fpga|card|chip|adapter|accelerator|drive|interface"
     r"|board) (?!in |of |at |on |gpu|[a-z]{1,12}[-_ ]?[0-9])|.{0,80}\b(?:it|itself)\b"
     r"|(?:please )?(?:retry|try again|try later|back ?off|wait)\b"
@@ -77,25 +78,25 @@ _REFERS = re.compile(
     re.IGNORECASE,
 )
 # What the system says of a call that failed; of the last thing named, that is.
-_REASON = re.compile(
+_REASON = Late(
     r"(?:[0-9]{1,2}: )?(?:(?:device or )?resource busy|in use(?: by another (?:client|process))?"
     r"|link not found|(?:operation |connection )?timed out|context deadline exceeded"
     r"|input/output error)(?: \(os error [0-9]{1,3}\))?$",
     re.IGNORECASE,
 )
-_ADVICE = re.compile(
+_ADVICE = Late(
     r"(?:a )?(?:(?:power|cold)[- ]?cycle|reboot) (?:is )?(?:needed|required)"
     r"|replace (?:the |this )?(?:card|device|board|drive|adapter|gpu|npu)",
     re.IGNORECASE,
 )
 # What a driver does for a claim says nothing about the device.
-_HANDLING = re.compile(
+_HANDLING = Late(
     r"\b(?:refus|reject|allocat|asked|claim|prepar|releas|skip|roll|writ|restor|attach|cannot"
     r"|could not|unable|waits?\b|add)",
     re.IGNORECASE,
 )
-_BARE = re.compile(rf"(?:(?:{_TYPE}) ){{0,2}}{_WORD}", re.IGNORECASE)
-_LIKE_A_NAME = re.compile(r"[0-9]|[a-z][-_.:/][a-z]", re.IGNORECASE)
+_BARE = Late(rf"(?:(?:{_TYPE}) ){{0,2}}{_WORD}", re.IGNORECASE)
+_LIKE_A_NAME = Late(r"[0-9]|[a-z][-_.:/][a-z]", re.IGNORECASE)
 
 
 def subject(part: str, span: tuple[int, int]) -> str:
@@ -112,7 +113,7 @@ def subject(part: str, span: tuple[int, int]) -> str:
     start = clauses[first][0]
     end = clauses[_label_after(part, clauses, at)][1]
     said = part[start:end]
-    if _OTHER.search(_NOT_OTHER.sub("_", said)):
+    if _OTHER.regex.search(_NOT_OTHER.regex.sub("_", said)):
         return ""
     return said
 
@@ -137,7 +138,7 @@ def _clauses(part: str, span: tuple[int, int]) -> list[_Clause]:
         high = max(part.rfind(" ", span[1], high), span[1])
     found: list[_Clause] = []
     start = low
-    for match in _BREAK.finditer(part, low, high):
+    for match in _BREAK.regex.finditer(part, low, high):
         found.append((start, match.start(), match.lastgroup or ""))
         start = match.end()
     return [*found, (start, high, "")]
@@ -153,8 +154,8 @@ def _label_before(part: str, clauses: list[_Clause], at: int) -> int:
         if kind not in ("colon", "comma"):
             break
         said = part[start:end].strip()
-        if kind == "colon" and _LABEL.fullmatch(said):
-            if _LIKE_A_NAME.search(said):
+        if kind == "colon" and _LABEL.regex.fullmatch(said):
+            if _LIKE_A_NAME.regex.search(said):
                 return n
             found = n if found == at else found
     return found
@@ -166,18 +167,18 @@ def _meant(part: str, clauses: list[_Clause], at: int) -> int:
     """
     start, end, _ = clauses[at]
     said = part[start:end].strip()
-    if not (_REFERS.match(said) or _REASON.match(said)) or naming.names(said):
+    if not (_REFERS.regex.match(said) or _REASON.regex.match(said)) or naming.names(said):
         return at
     nearest = at
     kinds = {"colon", "comma"}
-    if _ADVICE.fullmatch(said):
+    if _ADVICE.regex.fullmatch(said):
         kinds.add("semicolon")
-    if _REASON.match(said):
+    if _REASON.regex.match(said):
         kinds.add("stop")
     for n in range(at - 1, max(-1, at - _MAX_CLAUSES), -1):
         start, end, kind = clauses[n]
         said = part[start:end]
-        if kind not in kinds or _HANDLING.search(said):
+        if kind not in kinds or _HANDLING.regex.search(said):
             break
         if naming.names(said):
             return n
@@ -192,4 +193,4 @@ def _label_after(part: str, clauses: list[_Clause], at: int) -> int:
     if clauses[at][2] != "colon" or clauses[at + 1][2]:
         return at
     start, end, _ = clauses[at + 1]
-    return at + 1 if _BARE.fullmatch(part[start:end].strip()) else at
+    return at + 1 if _BARE.regex.fullmatch(part[start:end].strip()) else at

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from agent.core import naming
+from agent.core.late import Late
 
 _MAX_LAYERS = 8
 _MAX_LAYER = 200
@@ -29,8 +30,8 @@ _WORD = (
     r"|request [a-z0-9._-]{1,63}"
 )
 # A layer: only such words, and then a colon. `driver not loaded: x` is none.
-_LAYER = re.compile(rf"(?:(?:{_WORD})(?:,? |(?=: ))){{1,10}}: ", re.IGNORECASE | re.ASCII)
-_HEAD = re.compile(
+_LAYER = Late(rf"(?:(?:{_WORD})(?:,? |(?=: ))){{1,10}}: ", re.IGNORECASE | re.ASCII)
+_HEAD = Late(
     r"\[(?:(?:claim|pod|node|host|request) )?[a-z0-9_][a-z0-9._/-]{0,160}\] "
     r"|[EWIF][0-9]{4} [0-9:.]{8,18} {1,8}[0-9]{1,8} [\w.:-]{1,80}\] "
     r"|(?:time=[^ ]{1,40} )?level=[a-z]{1,8} msg=|\"?[0-9-]{10}T[0-9:.]{8,20}Z?\"? (?:[A-Z]{4,5} )?"
@@ -39,27 +40,27 @@ _HEAD = re.compile(
 )
 
 # The kind of place says something (`/dev`, `/sys`, a cgroup), the rest is what people chose.
-_PATH = re.compile(r"(?<![\w.:/-])/[\w.@+-]{1,255}/[\w.@+/-]{1,2000}", re.ASCII)
+_PATH = Late(r"(?<![\w.:/-])/[\w.@+-]{1,255}/[\w.@+/-]{1,2000}", re.ASCII)
 _KERNELS = ("/dev/", "/sys/", "/proc/")
 _PLACES = frozenset(
     {"usr", "bin", "sbin", "lib", "lib64", "run", "var", "cdi", "cgroup", "apis", "api"}
 )
-_DOMAIN = re.compile(
+_DOMAIN = Late(
     r"(?<![\w./@-])[a-z0-9](?:[a-z0-9-]{0,62}\.){1,6}(?:com|org|net|io|dev|local|example|internal"
     r"|cloud|ai|test|co|eu|us)(?![\w-]|\.[a-z])",
     re.ASCII,
 )
-_FILE_OF = re.compile(_DOMAIN.pattern.replace(r"(?![\w-]|", r"(?![a-z0-9]|"), re.ASCII)
+_FILE_OF = Late(_DOMAIN.pattern.replace(r"(?![\w-]|", r"(?![a-z0-9]|"), re.ASCII)
 _API_GROUPS = ("resource.k8s.io", "cdi.k8s.io")
-_PCI = re.compile(
+_PCI = Late(
     r"(?<![\w/.:-])(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?![\w])", re.IGNORECASE
 )
-_TOKEN = re.compile(
+_TOKEN = Late(
     r"(?<![\w.-])(?=[a-z_-]{1,125}[0-9])[a-z_][a-z0-9_-]{0,125}(?![\w-])", re.IGNORECASE | re.ASCII
 )
-_LETTERS = re.compile(r"[a-z]{1,63}", re.IGNORECASE)
+_LETTERS = Late(r"[a-z]{1,63}", re.IGNORECASE)
 # What rules may know about a device from its name.
-_TYPE = re.compile(
+_TYPE = Late(
     r"device|dev|gpu|npu|tpu|fpga|dpu|vf|pf|card|chip|adapter|accelerator|accel|acc|interface|port"
     r"|link|controller|drive|engine|board|nic|partition|nvme|region|hca|lane|core|transceiver"
     r"|slice|instance|queue|channel",
@@ -71,7 +72,7 @@ def layers(part: str) -> str:
     """The same text, as long, with the layers before it that only say who or where blanked out."""
     at = 0
     for _ in range(_MAX_LAYERS):
-        match = _HEAD.match(part, at) or _LAYER.match(part, at, at + _MAX_LAYER)
+        match = _HEAD.regex.match(part, at) or _LAYER.regex.match(part, at, at + _MAX_LAYER)
         if match is None or match.end() >= len(part):
             break
         at = match.end()
@@ -82,9 +83,9 @@ def names(part: str) -> str:
     """The same text, as long, with what people named made of letters without a meaning: parts of
     paths, domains, and devices, of which the type in front stays.
     """
-    part = _PATH.sub(_path, _PCI.sub(_address, part))
-    part = _DOMAIN.sub(_domain, part)
-    return _TOKEN.sub(_device, part)
+    part = _PATH.regex.sub(_path, _PCI.regex.sub(_address, part))
+    part = _DOMAIN.regex.sub(_domain, part)
+    return _TOKEN.regex.sub(_device, part)
 
 
 def _address(match: re.Match[str]) -> str:
@@ -97,7 +98,7 @@ def _path(match: re.Match[str]) -> str:
         return said
     *folders, last = said.split("/")
     kept = [one if one in _PLACES else "x" * len(one) for one in folders]
-    return "/".join([*kept, _FILE_OF.sub(_domain, last)])
+    return "/".join([*kept, _FILE_OF.regex.sub(_domain, last)])
 
 
 def _domain(match: re.Match[str]) -> str:
@@ -113,4 +114,6 @@ def _device(match: re.Match[str]) -> str:
     word = match[0]
     if not naming.is_name(word.lstrip("_-")):
         return word
-    return _LETTERS.sub(lambda m: m[0] if _TYPE.fullmatch(m[0]) else "x" * len(m[0]), word)
+    return _LETTERS.regex.sub(
+        lambda m: m[0] if _TYPE.regex.fullmatch(m[0]) else "x" * len(m[0]), word
+    )

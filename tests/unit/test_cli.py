@@ -1,4 +1,5 @@
 import argparse
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import agent
 from agent import cli, demo
 from agent.settings import docs
 
@@ -172,3 +174,7 @@ def test_explain_loads_no_client_library() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert importlib.metadata.version("dra-node-agent") == agent.__version__
