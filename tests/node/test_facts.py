@@ -60,6 +60,16 @@ def test_the_instance_that_got_a_call_is_compared() -> None:
     assert seen(other) == ["driver.main.calls.c"]
 
 
+def test_what_the_kubelet_had_no_time_to_write_is_not_compared() -> None:
+    one, other = raw(), raw()
+    for each in (one, other):
+        each["pods"]["gpu-direct-a"][0][1]["phase"] = "Pending"
+    del other["pods"]["gpu-direct-a"][0][1]["conditions"]["Ready"]
+    assert facts(one) == facts(other)
+    one["pods"]["gpu-direct-a"][0][1]["phase"] = "Running"
+    assert facts(one)["pods.a.conditions"] == ["Ready"]
+
+
 def test_conditions_and_what_containers_wait_for_are_compared() -> None:
     other = raw()
     state = other["pods"]["gpu-direct-a"][0][1]

@@ -15,7 +15,8 @@ Paths (DRIVER is "main" or the suffix of its name, POD the pod's role):
     checkpoint.MARK                   claims in dra_manager_state at a moment
     in_use.MARK                       claims of each driver by the kubelet's metric at that moment
     slices.DRIVER.wipes, .kept        how often all went; whether the first are still there
-    pods.POD.phases, .reasons, .restarts, .conditions, .annotations, .health
+    pods.POD.phases, .reasons, .restarts, .annotations, .health
+    pods.POD.conditions               their kinds; the kubelet's own only of one that ran
     pods.POD.waiting                  why containers waited, but for what all wait for
     pods.POD.last                     the kubelet's conditions of one that ran, before its end
     driver.DRIVER.calls.CLAIM         what it was asked and answered in order by which instance,
@@ -53,6 +54,7 @@ _ADDRESS = re.compile(r"\b\d+\.\d+\.\d+\.\d+(?::\d+)?\b")
 _FAILURE = re.compile(r"RegisterPlugin error[^\"]*")
 _SERVICE = re.compile(r'chosenService="([^"]*)"')
 _ENDPOINT = re.compile(r'"Done calling Node\w+ rpc".* endpoint="([^"]*)"')
+KUBELETS = {"ContainersReady", "Initialized", "PodReadyToStartContainers", "Ready"}
 USUAL = {"", "ContainerCreating", "PodInitializing"}
 OWN = "dra-agent.io/"
 METHODS = ("NodePrepareResources", "NodeUnprepareResources")
@@ -180,12 +182,18 @@ def _pod(raw: Raw, changes: list[list[Any]]) -> Facts:
         "phases": _phases([state["phase"] for state in states]),
         "reasons": _runs(state["reason"] for state in there),
         "restarts": last.get("restarts", 0),
-        "conditions": sorted({kind for state in there for kind in state["conditions"]}),
+        "conditions": _kinds(there, ran=bool(ran)),
         "last": _conditions(ran[-1]) if ran else {},
         "waiting": sorted({why for state in there for why in state["waiting"]} - USUAL),
         "annotations": sorted({key for state in there for key in state["annotations"]}),
         "health": health,
     }
+
+
+def _kinds(states: list[Raw], *, ran: bool) -> list[str]:
+    """Kinds of conditions. One that never ran may go before the kubelet has written its own."""
+    kinds = {kind for state in states for kind in state["conditions"]}
+    return sorted(kinds if ran else kinds - KUBELETS)
 
 
 def _conditions(state: Raw) -> dict[str, str]:
