@@ -38,7 +38,7 @@ from .harness.waiting import stays, wait_for
 PACE = 4.0
 ENTRY_KEYS = {
     *("claim", "request", "driver", "pool", "device", "state", "parametersFrom"),
-    *("cause", "verdict", "culprit", "rule", "hint", "attempts"),
+    *("cause", "verdict", "culprit", "rule", "matched", "hint", "attempts"),
     *("firstError", "lastError", "firstTime", "lastTime", "traceID"),
 }
 
@@ -176,6 +176,7 @@ def check_told(pod: Object) -> str:
     assert entry.keys() == ENTRY_KEYS
     assert entry["claim"].startswith(f"{pod['metadata']['name']}-t0-")
     assert entry["device"].startswith("gpu-")
+    assert entry["matched"] in PARAMETERS
     assert len(entry["traceID"]) == 32
     assert entry["firstTime"] <= entry["lastTime"] <= found["writtenAt"]
     expected = {
